@@ -1,0 +1,61 @@
+# Every target says in one line what it does; `make` alone lists them.
+# The two that a newcomer needs: `make demo` and `make test`. Both install what they need.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+export CGO_ENABLED ?= 1
+GOTOOL := go tool -modfile=.tools/go.mod
+
+# Which packages a quick run takes, and how long the race test mixes.
+PKG ?= ./...
+MINUTES ?= 10
+RACE_SECONDS ?= 60
+
+.PHONY: help demo down test race cases bench lint fmt generate images build cluster ci setup
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: ## bring up a local Kubernetes with Slipway in it and run one task (MARK=text, CLUSTER=current IMAGE_REGISTRY=host/path)
+	@CGO_ENABLED=0 go run ./e2e/demo up
+
+down: ## remove everything that demo, test and cases started on this machine
+	@CGO_ENABLED=0 go run ./e2e/demo down
+
+setup: ## install packages, build Kubernetes from its modules (cached) and the images
+	@CGO_ENABLED=0 go run ./e2e/setup
+
+test: setup ## run every test: units, database, real API server, real node (PKG=./pkg/task/... for some)
+	@go test -race -tags failpoints -p 2 -timeout 30m $(PKG)
+
+race: setup ## mix clients, kills, cancels and batches on one database for RACE_SECONDS (60) and count what must be zero
+	@RACE_SECONDS=$(RACE_SECONDS) go test -race -tags failpoints -count=1 -timeout 30m -run '^TestRace' -v ./controlplane/internal/store | grep -vE '^(=== |--- |PASS)'
+
+cases: setup ## replay field failures, one line each (ONLY=4,26 for some, FULL=1 with the written times)
+	@go test -tags failpoints -c -o bin/cases ./e2e/cases
+	@cd e2e/cases && ../../bin/cases -test.timeout 60m
+
+bench: ## measure against the budgets, on this machine, with a private PostgreSQL
+	@CGO_ENABLED=0 go run ./e2e/bench r0
+
+images: ## build the images as archives in bin/images
+	@CGO_ENABLED=0 go run ./e2e/images --out bin/images all
+
+build: ## build the binaries into bin
+	@mkdir -p bin
+	@CGO_ENABLED=0 go build -trimpath -o bin/ ./controlplane ./runner
+
+lint: ## golangci-lint, gofumpt, import table, generated files up to date
+	@.ci/lint
+
+generate: ## make the generated files anew
+	@go generate ./pkg/api/...
+
+fmt: ## format every Go file
+	@git ls-files '*.go' | grep -v '\.gen\.go$$' | xargs $(GOTOOL) gofumpt -w
+
+ci: lint test ## what every landing has to pass

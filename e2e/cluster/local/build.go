@@ -1,0 +1,202 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// pausePackage is built next to the tools of e2e/cluster/kubernetes/go.mod.
+const pausePackage = "./pause"
+
+// Build compiles the parts of Kubernetes that e2e/cluster/kubernetes/go.mod
+// lists as tools, or finds them compiled, and returns their folder. The
+// folder's name is a hash of all that goes in; it appears complete or not at all.
+func Build(ctx context.Context, log io.Writer) (string, error) {
+	source, err := kubernetesSource()
+	if err != nil {
+		return "", err
+	}
+	module, err := readModule(ctx, source)
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheRoot()
+	if err != nil {
+		return "", err
+	}
+	key, err := buildKey(source, module)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "kubernetes-"+key)
+	if isFolder(dir) {
+		return dir, nil
+	}
+	p := newProgress("build", log)
+	held, err := lock(ctx, dir+".lock", func() { p.say("another build of the same Kubernetes runs, waiting for it") })
+	if err != nil {
+		return "", err
+	}
+	defer held.Close()
+	if isFolder(dir) {
+		return dir, nil
+	}
+	partial := dir + ".partial"
+	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
+		return "", fmt.Errorf("prepare %s: %w", partial, err)
+	}
+	packages := append(module.packages(), pausePackage)
+	p.say("compiling %d programs of Kubernetes %s into %s; the first time takes 8 minutes or more on 2 cores", len(packages), module.version(), dir)
+	for i, pkg := range packages {
+		if err := compile(ctx, p, source, pkg, module.version(), partial); err != nil {
+			return "", err
+		}
+		p.say("%s ready, %d of %d", programName(pkg), i+1, len(packages))
+	}
+	if err := os.Rename(partial, dir); err != nil {
+		return "", fmt.Errorf("publish build: %w", err)
+	}
+	return dir, nil
+}
+
+func compile(ctx context.Context, p *progress, source, pkg, version, dir string) error {
+	var out bytes.Buffer
+	args := append([]string{"build", "-o", filepath.Join(dir, programName(pkg))}, buildFlags(version)...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir, cmd.Env = source, buildEnv()
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the go command: %w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	heartbeat := time.NewTicker(15 * time.Second)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("compile %s: %w; fix e2e/cluster/kubernetes/go.mod or the network to the module proxy:\n%s",
+					programName(pkg), err, lastOf(out.String(), 15))
+			}
+			return nil
+		case <-heartbeat.C:
+			p.say("still compiling %s", programName(pkg))
+		}
+	}
+}
+
+func buildEnv() []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+}
+
+// buildFlags sets the version in every program: the default cannot be parsed,
+// and then "kubectl version" and skew checks fail.
+func buildFlags(version string) []string {
+	ldflags := "-s -w"
+	number := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		ldflags += fmt.Sprintf(" -X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s -X %s.gitTreeState=clean",
+			pkg, version, pkg, number[0], pkg, number[1], pkg)
+	}
+	return []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", ldflags}
+}
+
+// programName is the last element of a package path. etcd's main package is
+// the root of its module, so its path does not end in its name.
+func programName(pkg string) string {
+	if strings.HasPrefix(pkg, "go.etcd.io/etcd/server/") {
+		return "etcd"
+	}
+	return path.Base(pkg)
+}
+
+type moduleFile struct {
+	Tool    []struct{ Path string }
+	Require []struct{ Path, Version string }
+}
+
+func (m moduleFile) packages() []string {
+	var all []string
+	for _, tool := range m.Tool {
+		all = append(all, tool.Path)
+	}
+	return all
+}
+
+func (m moduleFile) version() string {
+	for _, r := range m.Require {
+		if r.Path == "k8s.io/kubernetes" {
+			return r.Version
+		}
+	}
+	return "v0.0.0"
+}
+
+func readModule(ctx context.Context, source string) (moduleFile, error) {
+	var m moduleFile
+	cmd := exec.CommandContext(ctx, "go", "mod", "edit", "-json")
+	cmd.Dir = source
+	raw, err := cmd.Output()
+	if err != nil {
+		return m, fmt.Errorf("read %s/go.mod: %w", source, err)
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, fmt.Errorf("read %s/go.mod: %w", source, err)
+	}
+	return m, nil
+}
+
+func buildKey(source string, m moduleFile) (string, error) {
+	hash := sha256.New()
+	for _, file := range []string{"go.mod", "go.sum", "pause/main.go"} {
+		raw, err := os.ReadFile(filepath.Join(source, file))
+		if err != nil {
+			return "", fmt.Errorf("hash the build: %w", err)
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", file, len(raw), raw)
+	}
+	fmt.Fprintf(hash, "%q %s %s/%s", buildFlags(m.version()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
+}
+
+// kubernetesSource finds the module next to this package's source, or, when
+// the source moved since the compilation, above the working folder.
+func kubernetesSource() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	if dir := filepath.Join(filepath.Dir(file), "..", "kubernetes"); isFolder(dir) && filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	at, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find e2e/cluster/kubernetes: %w", err)
+	}
+	for ; ; at = filepath.Dir(at) {
+		if dir := filepath.Join(at, "e2e", "cluster", "kubernetes"); isFolder(dir) {
+			return dir, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", errors.New("find e2e/cluster/kubernetes: run this inside a clone of Slipway")
+		}
+	}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

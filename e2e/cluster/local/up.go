@@ -1,0 +1,229 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Up returns a running cluster: at once if it runs, else after it started what
+// is missing. It may be repeated after a crash at any point.
+func Up(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Name == "" {
+		o.Name = "demo"
+	}
+	if o.Profile == "" {
+		o.Profile = Node
+	}
+	if o.Profile != API && o.Profile != Node {
+		return nil, fmt.Errorf("profile %q: use %q or %q", o.Profile, API, Node)
+	}
+	if o.Profile == Node && os.Geteuid() != 0 {
+		return nil, errors.New("profile node makes namespaces and cgroups and needs root: run it with sudo, or use profile api")
+	}
+	p := newProgress("cluster "+o.Name, o.Log)
+	held, err := lockName(ctx, o.Name, p)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if o.Profile == Node {
+		if err := installPackages(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	c, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if c.healthy(ctx) {
+		p.say("already runs")
+		return c, nil
+	}
+	bin, err := Build(ctx, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	c.record.Bin = bin
+	if err := c.bring(ctx, p); err != nil {
+		return nil, fmt.Errorf("bring up cluster %s: %w", o.Name, err)
+	}
+	return c, nil
+}
+
+// lockName serializes Up and Down of one name. The file is removed by Down.
+func lockName(ctx context.Context, name string, p *progress) (*os.File, error) {
+	dir, _, err := place(name)
+	if err != nil {
+		return nil, err
+	}
+	return lock(ctx, filepath.Join(filepath.Dir(dir), "."+name+".lock"), func() {
+		p.say("another up or down of this cluster runs, waiting for it")
+	})
+}
+
+// prepare reads the cluster's record, or decides on a new one.
+func prepare(ctx context.Context, o Options) (*Cluster, error) {
+	dir, id, err := place(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := record{Name: o.Name, ID: id, Profile: o.Profile, Tuned: o.Tuned, Fsync: o.Fsync}
+	raw, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return nil, fmt.Errorf("read cluster.json: %w; run down first", err)
+		}
+		if r.Profile != o.Profile || r.Tuned != o.Tuned || r.Fsync != o.Fsync {
+			return nil, fmt.Errorf("cluster %s exists with profile=%s tuned=%t fsync=%t: ask for that, or run down first",
+				o.Name, r.Profile, r.Tuned, r.Fsync)
+		}
+		return r.cluster(dir), nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read cluster.json: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	for try := 1; ; try++ {
+		if err := r.chooseAddress(ctx); err != nil {
+			return nil, err
+		}
+		c := r.cluster(dir)
+		if err := c.save(); err != nil || r.Profile == API {
+			return c, err
+		}
+		// Another cluster that starts at the same time may have been faster.
+		if err := c.claimBlock(ctx); err == nil || try == 5 {
+			return c, err
+		}
+	}
+}
+
+// chooseAddress decides where the parts listen. In profile Node the ports are
+// in a network namespace and are the usual ones.
+func (r *record) chooseAddress(ctx context.Context) error {
+	if r.Profile == Node {
+		taken, err := takenAddresses(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Block, err = chooseBlock(r.ID, taken); err != nil {
+			return err
+		}
+		r.Address = r.nodeAddress()
+		r.Ports = ports{Etcd: 2379, EtcdPeer: 2380, APIServer: 6443, ControllerManager: 10257, Scheduler: 10259}
+		return nil
+	}
+	r.Address = loopbackAddress(r.ID)
+	free, err := freePorts(r.Address, 4)
+	if err != nil {
+		return err
+	}
+	r.Ports = ports{Etcd: free[0], EtcdPeer: free[1], APIServer: free[2], ControllerManager: free[3]}
+	return nil
+}
+
+// freePorts holds all of them at once, so that none is given twice.
+func freePorts(address netip.Addr, n int) ([]int, error) {
+	var free []int
+	for range n {
+		listener, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
+		if err != nil {
+			return nil, fmt.Errorf("choose ports: %w", err)
+		}
+		defer listener.Close()
+		free = append(free, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return free, nil
+}
+
+// healthy is true if nothing needs to be done.
+func (c *Cluster) healthy(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, p := range partsOf(c.Profile) {
+		if _, ok := c.running(p.name); !ok || p.probe(ctx, c) != nil {
+			return false
+		}
+	}
+	return c.Profile == API || probeNode(ctx, c) == nil
+}
+
+// bring starts what does not run. etcd and containerd need nothing and start
+// first; the rest needs the API server.
+func (c *Cluster) bring(ctx context.Context, p *progress) error {
+	if c.Profile == Node {
+		if err := c.makeNode(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := c.ensurePKI(time.Now()); err != nil {
+		return err
+	}
+	if err := errors.Join(c.writeConfigs(), c.save()); err != nil {
+		return err
+	}
+	*c = *c.record.cluster(c.Dir)
+	stages := [][]string{{"etcd"}, {"kube-apiserver"}, {"kube-controller-manager"}}
+	if c.Profile == Node {
+		stages = [][]string{
+			{"containerd", "etcd"},
+			{"kube-apiserver"},
+			{"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"},
+		}
+	}
+	for _, stage := range stages {
+		if err := c.startStage(ctx, p, stage); err != nil {
+			return err
+		}
+	}
+	if err := poll(ctx, readyBound, func(ctx context.Context) error { return probeAccount(ctx, c) }); err != nil {
+		return fmt.Errorf("wait for the default service account: %w; look at %s", err, c.logPath("kube-controller-manager"))
+	}
+	if c.Profile == Node {
+		if err := poll(ctx, readyBound, func(ctx context.Context) error { return probeNode(ctx, c) }); err != nil {
+			return fmt.Errorf("wait for the node: %w; look at %s; its last lines:\n%s",
+				err, c.logPath("kubelet"), lastLines(c.logPath("kubelet"), 15))
+		}
+		p.say("node %s ready", c.NodeName)
+	}
+	p.say("up: export KUBECONFIG=%s", c.Kubeconfig)
+	return nil
+}
+
+func (c *Cluster) startStage(ctx context.Context, p *progress, names []string) error {
+	var started []part
+	for _, name := range names {
+		one, err := c.part(name)
+		if err != nil {
+			return err
+		}
+		if _, ok := c.running(name); !ok {
+			if err := c.startProcess(ctx, one); err != nil {
+				return err
+			}
+		}
+		started = append(started, one)
+	}
+	for _, one := range started {
+		if err := c.await(ctx, one); err != nil {
+			return err
+		}
+		p.say("%s ready", one.name)
+		if one.name == "containerd" {
+			if err := c.loadPause(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

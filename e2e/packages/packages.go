@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,10 +20,30 @@ import (
 // lockFile keeps two installers of this machine apart; apt's own lock refuses instead of waiting.
 const lockFile = "/run/lock/slipway-packages"
 
-// Ensure installs those of names that are missing, with one progress line each way, and starts no service that they
-// bring. It does nothing, and asks nobody, when all are there.
-func Ensure(ctx context.Context, log io.Writer, names ...string) error {
-	if len(missing(ctx, names)) == 0 {
+// Need is a file that the rig uses, by path or by name in SearchPath, and the Debian package that brings it.
+type Need struct{ File, Package string }
+
+// SearchPath is where programs are looked for, also when the caller's PATH lacks the folders of an administrator.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Find gives the path of a program of the system; name itself where it is not there.
+func Find(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	for _, dir := range filepath.SplitList(SearchPath) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return name
+}
+
+// Ensure installs the packages of those needs whose file is missing, with one progress line each way, and starts no
+// service that they bring. It does nothing, and asks nobody, when every file is there.
+func Ensure(ctx context.Context, log io.Writer, needs ...Need) error {
+	if len(missing(needs)) == 0 {
 		return nil
 	}
 	unlock, err := lock(ctx)
@@ -30,44 +51,52 @@ func Ensure(ctx context.Context, log io.Writer, names ...string) error {
 		return err
 	}
 	defer unlock()
-	absent := missing(ctx, names)
+	absent := missing(needs)
 	if len(absent) == 0 {
 		return nil
 	}
+	byHand := "install " + strings.Join(absent, ", ")
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("%s with this machine's package tool: it has no apt-get", byHand)
+	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("install %s: run as root, or install them with your system's package manager", strings.Join(absent, ", "))
+		return fmt.Errorf("%s, or run this as root", byHand)
 	}
 	began := time.Now()
 	fmt.Fprintf(log, "packages: installing %s\n", strings.Join(absent, " "))
-	if err := apt(ctx, "update", "-q"); err != nil {
-		return err
-	}
 	restore, err := forbidServices()
 	if err != nil {
 		return err
 	}
 	defer restore()
-	if err := apt(ctx, append([]string{"install", "-q", "-y", "--no-install-recommends"}, absent...)...); err != nil {
-		return err
+	for _, args := range [][]string{{"update"}, append([]string{"install", "--yes", "--no-install-recommends"}, absent...)} {
+		if err := apt(ctx, args...); err != nil {
+			return err
+		}
+	}
+	if absent := missing(needs); len(absent) > 0 {
+		return fmt.Errorf("install packages: %s did not bring the files that are needed", strings.Join(absent, ", "))
 	}
 	fmt.Fprintf(log, "packages: installed (%.1fs)\n", time.Since(began).Seconds())
 	return nil
 }
 
-// missing asks dpkg which of names are not installed.
-func missing(ctx context.Context, names []string) []string {
+// missing names the packages of needs whose file is not there; a file may be given as a pattern.
+func missing(needs []Need) []string {
 	var absent []string
-	for _, name := range names {
-		out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${db:Status-Status}", name).Output()
-		if err != nil || string(out) != "installed" {
-			absent = append(absent, name)
+	for _, n := range needs {
+		path := Find(n.File)
+		found, err := filepath.Glob(path)
+		there := err == nil && len(found) > 0 && filepath.IsAbs(path)
+		if !there && !slices.Contains(absent, n.Package) {
+			absent = append(absent, n.Package)
 		}
 	}
 	return absent
 }
 
 func apt(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -37,6 +37,7 @@ func identities(r record) []identity {
 		{file: "admin", name: "admin", groups: []string{"system:masters"}},
 		{file: "controller-manager", name: "system:kube-controller-manager"},
 		{file: "etcd-client", name: "etcd-client"},
+		{file: "front-proxy", name: "front-proxy-client"},
 		{
 			file: "server", name: "kube-apiserver",
 			dns: []string{

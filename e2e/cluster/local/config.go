@@ -96,7 +96,6 @@ failSwapOn: false
 singleProcessOOMKill: true
 evictionHard: {}
 imageGCHighThresholdPercent: 100
-localStorageCapacityIsolation: false
 resolvConf: /dev/null
 clusterDomain: cluster.local
 maxPods: 250

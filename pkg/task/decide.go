@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -22,11 +23,11 @@ const (
 // Decision is the answer of Decide.
 type Decision struct {
 	Action  Action
-	Verdict Verdict    // with ActFinish
-	Stop    StopReason // with ActStop
-	Why     string     // for people, in `slipway explain`
-	Wait    WaitReason // what a launch waits for, where known
-	Again   time.Duration
+	Verdict Verdict       // with ActFinish
+	Stop    StopReason    // with ActStop
+	Why     string        // for people, in `slipway explain`
+	Wait    WaitReason    // what it waits for, where known
+	Again   time.Duration // when to look again at the latest; zero: at once, when the action is done
 }
 
 // Bounds of Decide.
@@ -35,41 +36,54 @@ const (
 	podOverdue      = 2 * time.Second  // a Job without a pod for so long is asked why
 	lookAgain       = 15 * time.Second // the slowest pace at which an open Attempt is looked at
 	haltAgain       = time.Second      // while something is being stopped
+	refusedAgain    = 5 * time.Second  // the least wait after a refusal that may pass
 )
 
 // Decide says what to do with the open Attempt a of t, given what is seen of it and the database's time. It is total:
-// every shape of Job and pods has one answer.
+// every shape of Job and pods has one answer. What rests on something being absent is never decided from a cache.
 func Decide(t Task, a Attempt, s Seen, now time.Time) Decision {
-	if !s.Live && needsLiveRead(a, s) {
-		return Decision{Action: ActLook, Why: "the cache does not show what the Attempt should have"}
+	d := decide(t, a, s, now)
+	if s.Live || !d.final() || !missing(a, s) {
+		return d
+	}
+	return Decision{Action: ActLook, Why: "the cache does not show what the Attempt should have"}
+}
+
+// final tells the decisions that a pod seen a moment later would overturn.
+func (d Decision) final() bool {
+	return d.Action == ActFinish || d.Action == ActStop || d.Action == ActAsk
+}
+
+func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
+	if a.State == Finished {
+		return Decision{Action: ActWait, Why: "judged", Again: lookAgain}
 	}
 	if over, why := Over(t.Spec, a, s, now); over {
 		return Decision{Action: ActFinish, Verdict: Judge(t, a, s), Why: why}
 	}
-	if a.Stop != StopNone {
-		return Decision{Action: ActHalt, Why: "asked to stop: " + string(a.Stop), Again: haltAgain}
+	switch {
+	case a.Stop != StopNone:
+		return Decision{Action: ActHalt, Why: "asked to stop: " + string(a.Stop), Wait: WaitStop, Again: haltAgain}
+	case a.Report != nil:
+		return reported(t, a, now)
+	case a.started():
+		return atWork(t, a, now)
+	case a.State == Leased:
+		return launching(a, s, now)
+	case s.Job != nil && s.Job.Suspended:
+		return Decision{Action: ActWait, Why: "its Job is suspended by somebody else", Wait: WaitLaunch, Again: lookAgain}
+	case len(s.Pods) == 0:
+		return podless(t, a, s, now)
 	}
-	if d, ok := deadlines(t, a, s, now); ok {
-		return d
-	}
-	if a.Report != nil && now.Sub(a.Report.At) > t.Spec.Grace.Duration() {
-		return Decision{Action: ActHalt, Why: "reported its end, and the pod is still there after the grace period", Again: haltAgain}
-	}
-	if s.Job == nil && a.State == Leased {
-		if wait := launchedByOther - now.Sub(a.ClaimedAt); wait > 0 {
-			return Decision{Action: ActWait, Why: "its launch is under way", Again: wait}
-		}
-		return Decision{Action: ActLaunch, Why: "claimed, and no Job exists"}
-	}
-	return Decision{Action: ActWait, Why: "under way", Wait: waitsFor(s), Again: lookAgain}
+	return starting(t, a, s, now)
 }
 
-// needsLiveRead reports whether an absence in the cache would decide something.
-func needsLiveRead(a Attempt, s Seen) bool {
-	if s.Job == nil && (a.State != Leased || a.Stop != StopNone) {
+// missing reports whether s lacks a pod that may exist.
+func missing(a Attempt, s Seen) bool {
+	if len(s.Pods) == 0 {
 		return true
 	}
-	for _, known := range a.Pods {
+	for _, known := range a.known() {
 		if !known.Ended && find(s.Pods, known.UID) == nil {
 			return true
 		}
@@ -77,25 +91,44 @@ func needsLiveRead(a Attempt, s Seen) bool {
 	return false
 }
 
+// started reports whether a runner won start: a handler may be at work, or was.
+func (a Attempt) started() bool {
+	return a.State == Started || a.PodUID != "" || !a.StartedAt.IsZero()
+}
+
+// known lists the pods that were ever seen bound, and the one that won start.
+func (a Attempt) known() []KnownPod {
+	if a.PodUID == "" {
+		return a.Pods
+	}
+	for _, p := range a.Pods {
+		if p.UID == a.PodUID {
+			return a.Pods
+		}
+	}
+	return append(a.Pods[:len(a.Pods):len(a.Pods)], KnownPod{UID: a.PodUID, Name: a.PodName, Node: a.Node})
+}
+
 // Over reports whether nothing of the Attempt can run any more, so that its lane may be handed on, and why that is
 // known. A missing object proves nothing: a container may outlive its pod object. What counts, for each pod ever
 // seen: the kubelet's word that every started container has terminated; never bound and being deleted; or the fence
-// time, after which a runner has stopped itself.
+// time, after which a runner has stopped itself. The fence time also ends an Attempt whose Job still stands, as on a
+// node that was cut off, but only once a runner had started: before that, silence is only waiting.
 func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
-	if s.Job != nil && !s.Job.Ended && !jobSpent(s) {
+	fenced := now.Sub(a.lastSign()) > (spec.FenceAfter + spec.Grace + HandOverMargin).Duration()
+	if s.Job != nil && !s.Job.Ended && !jobSpent(a, s) && (!fenced || !a.started()) {
 		return false, ""
 	}
-	since := a.ClaimedAt
-	if a.Beat.After(since) {
-		since = a.Beat
+	known := a.known()
+	if s.Job == nil && a.State == Leased && a.Stop == StopNone && len(s.Pods)+len(known) == 0 {
+		return false, "" // not launched yet
 	}
-	fenced := now.Sub(since) > (spec.FenceAfter + spec.Grace + HandOverMargin).Duration()
 	why = "no pod was ever bound to a node"
 	for _, p := range s.Pods {
 		switch {
 		case p.Ended():
 			why = "the kubelet says that every started container has terminated"
-		case p.Node == "" && p.Deleting:
+		case p.unborn():
 			why = "its pod was never bound and is being deleted"
 		case fenced:
 			why = "fence time has passed since the last heartbeat"
@@ -103,8 +136,8 @@ func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
 			return false, ""
 		}
 	}
-	for _, known := range a.Pods {
-		if known.Ended || find(s.Pods, known.UID) != nil {
+	for _, p := range known {
+		if p.Ended || find(s.Pods, p.UID) != nil {
 			continue
 		}
 		if !fenced {
@@ -112,48 +145,55 @@ func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
 		}
 		why = "its pod is gone without a word, and fence time has passed since the last heartbeat"
 	}
-	if s.Job == nil && a.State == Leased && a.Stop == StopNone && len(s.Pods)+len(a.Pods) == 0 {
-		return false, "" // not launched yet
-	}
 	return true, why
+}
+
+// lastSign is the last stored moment at which a runner of a may have been told to go on: its claim, its start or its
+// last heartbeat.
+func (a Attempt) lastSign() time.Time {
+	last := a.ClaimedAt
+	for _, sign := range []time.Time{a.StartedAt, a.Beat} {
+		if sign.After(last) {
+			last = sign
+		}
+	}
+	return last
 }
 
 // jobSpent reports whether a Job that has no end condition yet can bring no further pod: it is being deleted, or its
 // one pod has ended (backoffLimit 0), which the Job itself says up to a second later.
-func jobSpent(s Seen) bool {
+func jobSpent(a Attempt, s Seen) bool {
 	if s.Job.Deleting {
 		return true
 	}
 	for _, p := range s.Pods {
-		if !p.Ended() || p.refusedAtGate() {
+		if p.unborn() {
+			continue
+		}
+		if !p.Ended() || p.refusedAtGate(a) {
 			return false
 		}
 	}
 	return len(s.Pods) > 0
 }
 
-// Ended reports whether the kubelet itself said that every container of p that was started has terminated. A phase
-// written by anybody else (pod garbage collector, taint manager) does not count.
+// unborn reports whether p was never bound and never can be: a bind is refused once it is being deleted.
+func (p SeenPod) unborn() bool { return p.Node == "" && p.Deleting }
+
+// Ended reports whether the kubelet itself said that every container of p that was started has terminated. Where the
+// phase was written by somebody who does not see the node (pod garbage collector, taint manager), the statuses are old
+// news: then each container must be known as terminated.
 func (p SeenPod) Ended() bool {
 	if p.Phase != "Succeeded" && p.Phase != "Failed" {
 		return false
 	}
-	terminated := 0
+	blind := writtenByController(p.Disruption) && p.Node != ""
 	for _, c := range p.Containers {
-		if c.Running {
+		if c.Running || blind && c.Terminated == nil {
 			return false
 		}
-		if c.Terminated != nil {
-			if c.Terminated.Reason == "ContainerStatusUnknown" && p.Disruption != "" {
-				return false
-			}
-			terminated++
-		}
 	}
-	if terminated > 0 {
-		return true
-	}
-	return p.Node == "" || p.Disruption == "" || !writtenByController(p.Disruption)
+	return !blind || p.main() != nil
 }
 
 // writtenByController tells the disruptions whose phase is written by a controller that does not see the node.
@@ -161,12 +201,14 @@ func writtenByController(disruption string) bool {
 	return disruption == "DeletionByPodGC" || disruption == "DeletionByTaintManager"
 }
 
-func (p SeenPod) refusedAtGate() bool {
+// refusedAtGate reports whether p asked for the start of a and was refused. After the start was won the same exit code
+// is the command's own.
+func (p SeenPod) refusedAtGate(a Attempt) bool {
 	m := p.main()
-	return m != nil && m.Terminated != nil && m.Terminated.ExitCode == ExitGateRefused
+	return p.UID != a.PodUID && m != nil && m.Terminated != nil && m.Terminated.ExitCode == ExitGateRefused
 }
 
-// main finds the container whose exit code counts: the first failed init container, else the main one.
+// main finds the container whose exit code counts: the gate if it failed, else the main one.
 func (p SeenPod) main() *SeenContainer {
 	var found *SeenContainer
 	for i := range p.Containers {
@@ -193,28 +235,53 @@ func find(pods []SeenPod, uid string) *SeenPod {
 	return nil
 }
 
-// deadlines applies the start and run deadlines and what makes waiting for a start pointless.
-func deadlines(t Task, a Attempt, s Seen, now time.Time) (Decision, bool) {
-	if a.State == Started {
-		left := t.Spec.RunDeadline.Duration() - now.Sub(a.StartedAt)
-		if left <= 0 {
-			return Decision{Action: ActStop, Stop: StopRunDeadline, Why: fmt.Sprintf("ran longer than %v", t.Spec.RunDeadline.Duration())}, true
-		}
-		return Decision{Action: ActWait, Why: "a handler is at work", Again: min(left, lookAgain)}, a.Report == nil
+// reported waits for the pod of a runner that has said how it ended.
+func reported(t Task, a Attempt, now time.Time) Decision {
+	left := t.Spec.Grace.Duration() - now.Sub(a.Report.At)
+	if left <= 0 {
+		return Decision{Action: ActHalt, Why: "reported its end, and the pod is still there after the grace period", Wait: WaitStop, Again: haltAgain}
 	}
-	if s.Job == nil || s.Job.Deleting || s.Job.Suspended {
-		return Decision{}, false
+	return Decision{Action: ActWait, Why: "reported its end; its pod is to end", Again: min(left, lookAgain)}
+}
+
+// atWork applies the run deadline.
+func atWork(t Task, a Attempt, now time.Time) Decision {
+	since := a.StartedAt
+	if since.IsZero() {
+		since = a.ClaimedAt
 	}
-	if s.Refusal != nil {
-		return refused(*s.Refusal), true
+	left := t.Spec.RunDeadline.Duration() - now.Sub(since)
+	if left <= 0 {
+		return Decision{Action: ActStop, Stop: StopRunDeadline, Why: fmt.Sprintf("ran longer than %v", t.Spec.RunDeadline.Duration())}
 	}
-	if len(s.Pods) == 0 {
-		if age := now.Sub(a.LaunchedAt); a.LaunchedAt.IsZero() || age < podOverdue {
-			return Decision{Action: ActWait, Why: "its pod is to come", Again: podOverdue}, true
-		}
-		return Decision{Action: ActAsk, Why: "the Job has no pod"}, true
+	return Decision{Action: ActWait, Why: "a handler is at work", Again: min(left, lookAgain)}
+}
+
+// launching leaves a fresh claim to whoever claimed it. A Job that is there already is adopted by the same launch.
+func launching(a Attempt, s Seen, now time.Time) Decision {
+	if wait := launchedByOther - now.Sub(a.ClaimedAt); wait > 0 {
+		return Decision{Action: ActWait, Why: "its launch is under way", Again: wait}
 	}
-	return startDeadline(t, a, s, now)
+	if s.Job != nil {
+		return Decision{Action: ActLaunch, Why: "its Job exists and is not recorded yet", Again: haltAgain}
+	}
+	return Decision{Action: ActLaunch, Why: "claimed, and no Job exists", Wait: a.Wait, Again: podOverdue}
+}
+
+// podless finds out why a Job has no pod.
+func podless(t Task, a Attempt, s Seen, now time.Time) Decision {
+	age := now.Sub(a.LaunchedAt)
+	switch {
+	case age < podOverdue:
+		return Decision{Action: ActWait, Why: "its pod is to come", Again: podOverdue - age}
+	case !s.Asked:
+		return Decision{Action: ActAsk, Why: "the Job has no pod"}
+	case s.Refusal != nil:
+		return refused(*s.Refusal)
+	}
+	return untilDeadline(t.Spec.StartDeadline.Duration(), age, "", Decision{
+		Action: ActWait, Why: "the Job has no pod, and one would be accepted", Again: age,
+	})
 }
 
 // refused turns the answer of a dry run into an action.
@@ -225,58 +292,85 @@ func refused(r Refusal) Decision {
 	case RefusedInvalid, RefusedNamespace:
 		return Decision{Action: ActStop, Stop: StopInvalid, Why: r.Message}
 	case RefusedUnknown, RefusedUnavailable:
-		return Decision{Action: ActWait, Why: r.Message, Wait: WaitLaunch, Again: 5 * time.Second}
+		return Decision{Action: ActWait, Why: r.Message, Wait: WaitLaunch, Again: max(r.RetryAfter, refusedAgain)}
 	}
-	return Decision{Action: ActWait, Why: r.Message, Again: lookAgain}
+	return Decision{Action: ActWait, Why: r.Message, Wait: WaitLaunch, Again: lookAgain}
 }
 
-func startDeadline(t Task, a Attempt, s Seen, now time.Time) (Decision, bool) {
+// starting applies the start deadline and finds what makes waiting for a start pointless. The time that a pod waited
+// for a node is measured against the deadline for capacity alone.
+func starting(t Task, a Attempt, s Seen, now time.Time) Decision {
 	cause, note := stuck(s)
 	if cause == ReasonConfig {
-		return Decision{Action: ActStop, Stop: StopInvalid, Why: note}, true
+		return Decision{Action: ActStop, Stop: StopInvalid, Why: note}
 	}
-	limit := t.Spec.StartDeadline.Duration()
+	age, limit := now.Sub(a.LaunchedAt), t.Spec.StartDeadline.Duration()
+	d := Decision{Action: ActWait, Why: note, Again: lookAgain}
 	if cause == ReasonUnschedulable {
-		limit = t.Spec.Capacity.Duration()
+		limit, d.Wait = t.Spec.Capacity.Duration(), WaitCapacity
+	} else if p := newest(s.Pods); p != nil && p.Node != "" {
+		age -= min(max(p.Waited, 0), max(age, 0))
 	}
-	since := a.LaunchedAt
-	if since.IsZero() {
-		since = a.ClaimedAt
+	if d.Why == "" {
+		d.Why = "its pod is starting"
 	}
-	left := limit - now.Sub(since)
-	if left <= 0 {
-		if note == "" {
-			note = fmt.Sprintf("nothing started within %v", limit)
-		}
-		return Decision{Action: ActStop, Stop: StopStartDeadline, Why: note}, true
+	return untilDeadline(limit, age, note, d)
+}
+
+// untilDeadline turns d into a stop once age has reached limit.
+func untilDeadline(limit, age time.Duration, note string, d Decision) Decision {
+	left := limit - age
+	if left > 0 {
+		d.Again = min(max(d.Again, podOverdue), left, lookAgain)
+		return d
 	}
-	return Decision{Action: ActWait, Why: note, Wait: waitsFor(s), Again: min(left, lookAgain)}, a.Report == nil
+	if note == "" {
+		note = fmt.Sprintf("nothing started within %v", limit)
+	}
+	return Decision{Action: ActStop, Stop: StopStartDeadline, Why: note}
 }
 
 // stuck names what keeps a pod from starting, with the kubelet's or the scheduler's own words.
 func stuck(s Seen) (Reason, string) {
 	for _, p := range s.Pods {
+		if p.Phase == "Succeeded" || p.Phase == "Failed" {
+			continue
+		}
 		if p.Node == "" && p.Unschedulable != "" {
-			return ReasonUnschedulable, p.Unschedulable
+			return ReasonUnschedulable, "Unschedulable: " + p.Unschedulable
 		}
 		for _, c := range p.Containers {
 			note := c.Waiting + ": " + c.WaitingFor
-			switch c.Waiting {
-			case "InvalidImageName", "CreateContainerConfigError":
-				return ReasonConfig, note
-			case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable":
-				return ReasonImagePull, note
-			case "CreateContainerError", "RunContainerError":
-				return ReasonCannotRun, note
+			if cause := causeOf(note); cause != ReasonNone {
+				return cause, note
 			}
 		}
 	}
 	return ReasonNone, ""
 }
 
-func waitsFor(s Seen) WaitReason {
-	if cause, _ := stuck(s); cause == ReasonUnschedulable {
-		return WaitCapacity
+// causeOf reads the cause out of a note that stuck has made; it is what a Stop keeps when the pod is long gone.
+func causeOf(note string) Reason {
+	word, _, _ := strings.Cut(note, ":")
+	switch word {
+	case "Unschedulable":
+		return ReasonUnschedulable
+	case "InvalidImageName", "CreateContainerConfigError":
+		return ReasonConfig
+	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+		return ReasonImagePull
+	case "CreateContainerError", "RunContainerError":
+		return ReasonCannotRun
 	}
-	return ""
+	return ReasonNone
+}
+
+func newest(pods []SeenPod) *SeenPod {
+	var found *SeenPod
+	for i := range pods {
+		if found == nil || pods[i].Created.After(found.Created) {
+			found = &pods[i]
+		}
+	}
+	return found
 }

@@ -5,25 +5,22 @@ import "strings"
 // Judge says how the Attempt a of t ended. It is total; the first rule that matches wins. The Job's word and a bare
 // exit code come last: an evicted pod that exits 0 on SIGTERM makes its Job Complete.
 func Judge(t Task, a Attempt, s Seen) Verdict {
-	v := judge(t, a, s)
-	v.Started = a.State == Started || !a.StartedAt.IsZero()
+	v := blame(judge(a, s), deciding(a, s))
+	v.Started = a.started()
 	v.Spends = spends(v)
 	return v
 }
 
-func judge(t Task, a Attempt, s Seen) Verdict {
+func judge(a Attempt, s Seen) Verdict {
 	if v, ok := byStop(a, s); ok { // rule 0
 		return v
 	}
-	if r := a.Report; r != nil { // rule 1
-		return Verdict{
-			Outcome: r.Outcome, Reason: r.Reason, Message: r.Message, Rule: "1 report",
-			ExitCode: r.ExitCode, RetryAfter: r.RetryAfter,
-		}
+	if v, ok := byReport(a); ok { // rule 1
+		return v
 	}
 	p := deciding(a, s)
 	if p == nil { // rule 10
-		return Verdict{Outcome: OutcomeLost, Reason: ReasonDeleted, Rule: "10 nothing left", Message: "Job and pod are gone without a report"}
+		return Verdict{Outcome: OutcomeLost, Reason: ReasonDeleted, Rule: "10 nothing left", Message: "no pod is left, and nothing was reported"}
 	}
 	if v, ok := byMessage(a, *p); ok { // rule 2
 		return v
@@ -31,7 +28,42 @@ func judge(t Task, a Attempt, s Seen) Verdict {
 	if v, ok := byDisruption(*p); ok { // rules 3 and 4
 		return v
 	}
-	return byContainer(*p) // rules 5 to 9
+	return byContainer(a, *p) // rules 5 to 9
+}
+
+// byReport reads what the runner said under a valid fence.
+func byReport(a Attempt) (Verdict, bool) {
+	r := a.Report
+	if r == nil {
+		return Verdict{}, false
+	}
+	return own(Verdict{
+		Outcome: r.Outcome, Reason: r.Reason, Message: r.Message, Rule: "1 report",
+		ExitCode: r.ExitCode, RetryAfter: r.RetryAfter,
+	}), true
+}
+
+// own checks the word of a runner. Nobody here had asked for a stop, so one that calls itself canceled was told to stop
+// from outside.
+func own(v Verdict) Verdict {
+	switch {
+	case v.Outcome == OutcomeCanceled:
+		v.Outcome, v.Reason = OutcomeLost, ReasonTerminated
+	case !(Termination{Outcome: v.Outcome}).Final():
+		v.Outcome, v.Reason = OutcomeFailed, ReasonReportMalformed
+	}
+	return v
+}
+
+// blame completes the word of a runner that was told to stop from outside: it saw a SIGTERM, the pod says whose.
+func blame(v Verdict, p *SeenPod) Verdict {
+	if v.Outcome != OutcomeLost || v.Reason != ReasonTerminated || p == nil {
+		return v
+	}
+	if why, ok := byDisruption(*p); ok {
+		v.Outcome, v.Reason, v.Rule = why.Outcome, why.Reason, v.Rule+", "+why.Rule
+	}
+	return v
 }
 
 // spends says which budget an Outcome costs: infrastructure trouble never costs the user's.
@@ -55,8 +87,16 @@ func spends(v Verdict) Budget {
 	return SpendsNothing
 }
 
-// byStop applies a stop reason that was stored before the end.
+// byStop applies a stop reason that was stored before the end. A report that was stored earlier still wins over it: the
+// handler had truly ended.
 func byStop(a Attempt, s Seen) (Verdict, bool) {
+	if a.Report != nil && !a.Late && a.Report.Outcome != OutcomeCanceled {
+		return Verdict{}, false
+	}
+	cause := causeOf(a.StopNote)
+	if cause == ReasonNone {
+		cause, _ = stuck(s)
+	}
 	v := Verdict{Rule: "0 stopped: " + string(a.Stop), Message: a.StopNote}
 	switch a.Stop {
 	case StopNone:
@@ -69,32 +109,38 @@ func byStop(a Attempt, s Seen) (Verdict, bool) {
 		v.Outcome, v.Reason = OutcomeTimedOut, ReasonRunDeadline
 	case StopStartDeadline:
 		v.Outcome, v.Reason = OutcomeTimedOut, ReasonStartDeadline
-		if cause, _ := stuck(s); cause != ReasonNone {
+		if cause != ReasonNone {
 			v.Reason = cause
 		}
 	case StopQuota:
 		v.Outcome, v.Reason = OutcomeLost, ReasonQuota
 	case StopInvalid:
 		v.Outcome, v.Reason = OutcomeRejected, ReasonInvalid
+		if cause == ReasonConfig {
+			v.Reason = cause
+		}
 	default:
 		v.Outcome, v.Reason = OutcomeLost, ReasonDeleted
 	}
 	return v, true
 }
 
-// deciding picks the pod that counts: the one that won start, else the newest that was not refused at the gate.
+// deciding picks the pod that counts: the one that won start, else the newest that was not refused at the gate, else
+// the newest.
 func deciding(a Attempt, s Seen) *SeenPod {
 	if a.PodUID != "" {
 		return find(s.Pods, a.PodUID)
 	}
-	var newest *SeenPod
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		if !p.refusedAtGate() && (newest == nil || p.Created.After(newest.Created)) {
-			newest = p
+	var asked []SeenPod
+	for _, p := range s.Pods {
+		if !p.refusedAtGate(a) {
+			asked = append(asked, p)
 		}
 	}
-	return newest
+	if len(asked) == 0 {
+		asked = s.Pods
+	}
+	return newest(asked)
 }
 
 // byMessage reads the termination message of the pod that won start.
@@ -108,21 +154,29 @@ func byMessage(a Attempt, p SeenPod) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	code := c.Terminated.ExitCode
-	return Verdict{Outcome: m.Outcome, Reason: m.Reason, Message: m.Text, Rule: "2 termination message", ExitCode: &code}, true
+	return own(Verdict{Outcome: m.Outcome, Reason: m.Reason, Message: m.Text, Rule: "2 termination message", ExitCode: &code}), true
 }
 
-// byDisruption finds ends that were not the work's own doing, and the kubelet's deadline.
+// byDisruption finds ends that were not the work's own doing, and the kubelet's deadline. The kubelet's word for the
+// pod is finer than the condition. A deadline comes before a bare deletion mark: a pod that was deleted first is never
+// called DeadlineExceeded, one that ended by its deadline may well be deleted later.
 func byDisruption(p SeenPod) (Verdict, bool) {
 	v := Verdict{Outcome: OutcomeLost, Message: p.Message, Rule: "3 disruption"}
 	switch {
-	case p.Reason == "Evicted", p.Disruption == "EvictionByEvictionAPI", p.Disruption == "TerminationByKubelet":
+	case p.Reason == "Evicted":
 		v.Reason = ReasonEvicted
-	case p.Reason == "Preempting", p.Disruption == "PreemptionByScheduler":
+	case p.Reason == "Preempting":
 		v.Reason = ReasonPreempted
-	case p.Reason == "NodeLost", p.Reason == "Shutdown", p.Reason == "Terminated", p.NodeGone, writtenByController(p.Disruption):
+	case p.Reason == "NodeLost", p.Reason == "Shutdown", p.Reason == "Terminated", p.NodeGone && !p.Ended():
 		v.Reason = ReasonNodeLost
 	case strings.HasPrefix(p.Reason, "OutOf"), p.Reason == "NodeAffinity", p.Reason == "NodePorts", p.Reason == "UnexpectedAdmissionError":
 		v.Reason = ReasonAdmission
+	case p.Disruption == "PreemptionByScheduler":
+		v.Reason = ReasonPreempted
+	case writtenByController(p.Disruption) && p.Node != "":
+		v.Reason = ReasonNodeLost
+	case p.unborn():
+		v.Reason = ReasonDeleted
 	case p.Disruption != "":
 		v.Reason = ReasonEvicted
 	case p.Reason == "DeadlineExceeded":
@@ -136,13 +190,10 @@ func byDisruption(p SeenPod) (Verdict, bool) {
 }
 
 // byContainer falls back to what the container itself left: reasons before exit codes.
-func byContainer(p SeenPod) Verdict {
+func byContainer(a Attempt, p SeenPod) Verdict {
 	c := p.main()
-	for i := range p.Containers {
-		// Memory is a property of the pod: a killed side process counts, whatever the exit code.
-		if end := p.Containers[i].Terminated; end != nil && end.Reason == "OOMKilled" {
-			c = &p.Containers[i]
-		}
+	if c == nil || c.Terminated == nil || c.Terminated.Reason == "Completed" || c.Terminated.Reason == "Error" {
+		c = killedForMemory(p, c)
 	}
 	if c == nil || c.Terminated == nil {
 		return byPhase(p)
@@ -156,11 +207,11 @@ func byContainer(p SeenPod) Verdict {
 		v.Outcome, v.Reason, v.Rule = OutcomeRejected, ReasonCannotRun, "5 cannot run"
 	case end.Reason == "OOMKilled":
 		v.Outcome, v.Reason, v.Rule = OutcomeFailed, ReasonOOMKilled, "6 out of memory"
-	case end.ExitCode == ExitGateRefused:
+	case end.ExitCode == ExitGateRefused && !a.started():
 		v.Outcome, v.Reason, v.Rule = OutcomeLost, ReasonNoReport, "7 gate refused"
-	case end.ExitCode == ExitUnreachable:
+	case end.ExitCode == ExitUnreachable && !a.started():
 		v.Outcome, v.Reason, v.Rule = OutcomeLost, ReasonUnreachable, "7 unreachable"
-	case end.Signal != 0, end.ExitCode > 128:
+	case end.Signal != 0, end.ExitCode > 128 && end.ExitCode <= 128+maxSignal:
 		v.Outcome, v.Reason, v.Rule = OutcomeFailed, ReasonSignal, "8 signal"
 	case end.ExitCode != 0, p.Phase == "Failed":
 		v.Outcome, v.Reason, v.Rule = OutcomeFailed, ReasonExitCode, "8 exit code"
@@ -168,6 +219,20 @@ func byContainer(p SeenPod) Verdict {
 		v.Outcome, v.Rule = OutcomeSucceeded, "9 succeeded"
 	}
 	return v
+}
+
+// maxSignal is the largest signal number: an exit code beyond 128 + maxSignal is the command's own.
+const maxSignal = 64
+
+// killedForMemory finds a container of p other than main that was killed for memory: memory is a property of the pod,
+// and a main container that ended by itself beside it cannot be trusted to have had what it needed.
+func killedForMemory(p SeenPod, main *SeenContainer) *SeenContainer {
+	for i := range p.Containers {
+		if end := p.Containers[i].Terminated; end != nil && end.Reason == "OOMKilled" {
+			return &p.Containers[i]
+		}
+	}
+	return main
 }
 
 // plain leaves out a termination message that only says that the handler had started.

@@ -33,6 +33,7 @@ const (
 	ReasonPreempted       Reason = "preempted"         // made room for a more important pod
 	ReasonNodeLost        Reason = "node_lost"         // the node went away
 	ReasonDeleted         Reason = "deleted"           // Job or pod deleted by somebody else
+	ReasonTerminated      Reason = "terminated"        // the runner was told to stop from outside; the pod says by whom
 	ReasonNoReport        Reason = "no_report"         // the pod ended without an answer that can be trusted
 	ReasonUnreachable     Reason = "unreachable"       // the runner could not reach the control plane before start
 	ReasonHeartbeat       Reason = "heartbeat"         // the runner stopped itself: no acknowledged heartbeat for fence_after

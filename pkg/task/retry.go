@@ -22,6 +22,8 @@ const (
 	lostBackoff  = Seconds(5)
 	lostCap      = Seconds(2 * 60)
 	quotaBackoff = Seconds(2)
+	quotaCap     = Seconds(15)
+	floor        = Seconds(0.1) // no wait is shorter
 )
 
 // DefaultRetry is 4 attempts, 2 s doubling up to 5 min, and 20 lost ones.
@@ -41,7 +43,6 @@ func (r Retry) LostDelay(id string, n int) Seconds {
 }
 
 func delay(base, limit Seconds, id string, n int) Seconds {
-	const floor = Seconds(0.1)
 	base = max(base, floor)
 	limit = max(limit, base)
 	// Ldexp cannot overflow to something small: beyond the range it is +Inf, which min cuts.
@@ -72,8 +73,11 @@ func After(t Task, v Verdict) Move {
 	case v.Outcome == OutcomeSucceeded:
 		end.State = Succeeded
 		return end
-	case v.Outcome == OutcomeCanceled, !t.CancelAt.IsZero():
+	case v.Outcome == OutcomeCanceled:
 		end.State = Canceled
+		return end
+	case !t.CancelAt.IsZero():
+		end.State, end.Reason = Canceled, ReasonCanceled
 		return end
 	case v.Outcome == OutcomeRejected:
 		return end
@@ -90,7 +94,7 @@ func again(t Task, v Verdict) Move {
 	move := Move{State: Queued, Reason: v.Reason, Spends: v.Spends}
 	switch v.Spends {
 	case SpendsNothing:
-		move.Delay = quotaBackoff
+		move.Delay = delay(quotaBackoff, quotaCap, t.ID, t.Attempts)
 	case SpendsLost:
 		spent := t.SpentLost + 1
 		if spent > t.Spec.Retry.Lost {
@@ -106,7 +110,7 @@ func again(t Task, v Verdict) Move {
 		}
 		move.Delay = t.Spec.Retry.Delay(t.ID, spent)
 		if v.RetryAfter > 0 {
-			move.Delay = min(v.RetryAfter, MaxBackoff)
+			move.Delay = min(max(v.RetryAfter, floor), MaxBackoff)
 		}
 	}
 	return move

@@ -12,12 +12,13 @@ type Seen struct {
 	Live    bool
 	Job     *SeenJob // nil: not there
 	Pods    []SeenPod
-	Refusal *Refusal // what a dry run of the pod said, where one was made
+	Asked   bool     // a dry run of the pod was made; Refusal is its answer
+	Refusal *Refusal // why the API server takes no such pod; nil where it would
 }
 
 // SeenJob is the part of a Job that matters.
 type SeenJob struct {
-	UID       string
+	UID, Name string
 	Created   time.Time
 	Deleting  bool
 	Suspended bool
@@ -28,8 +29,9 @@ type SeenJob struct {
 type SeenPod struct {
 	UID, Name, Node string // Node is empty until bound
 	Created         time.Time
-	Phase           string // Pending, Running, Succeeded, Failed, Unknown
-	Reason          string // status.reason: Evicted, DeadlineExceeded, NodeLost, …
+	Waited          time.Duration // from its creation to its binding, on the cluster's own clocks
+	Phase           string        // Pending, Running, Succeeded, Failed, Unknown
+	Reason          string        // status.reason: Evicted, DeadlineExceeded, NodeLost, …
 	Message         string
 	Deleting        bool
 	Disruption      string // reason of the condition DisruptionTarget, where true
@@ -70,8 +72,11 @@ const (
 
 // Refusal is the API server's no to a create.
 type Refusal struct {
-	Cause   RefusalCause
-	Message string
+	Cause      RefusalCause
+	Message    string
+	RetryAfter time.Duration // the server's wish, where it had one
+	// JobCount tells that the quota without room counts Jobs, finished ones included.
+	JobCount bool
 }
 
 // Error makes a Refusal an error.
@@ -116,12 +121,13 @@ type Termination struct {
 
 // String renders m in at most 1 KiB; what is cut is the text.
 func (m Termination) String() string {
-	reason := m.Reason
+	// A reason is one word: a blank in it would push the text into its place.
+	reason := strings.Join(strings.Fields(string(m.Reason)), "_")
 	if reason == "" {
 		reason = "-"
 	}
 	line := strings.Join([]string{
-		TerminationPrefix, strconv.FormatInt(m.Attempt, 10), strconv.FormatInt(m.Fence, 10), string(m.Outcome), string(reason),
+		TerminationPrefix, strconv.FormatInt(m.Attempt, 10), strconv.FormatInt(m.Fence, 10), string(m.Outcome), reason,
 	}, " ")
 	if m.Text != "" {
 		line += " " + m.Text

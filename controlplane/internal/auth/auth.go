@@ -1,0 +1,214 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Group is the API group of Slipway's permissions.
+const Group = "slipway.dev"
+
+// The audiences.
+const (
+	UserAudience   = "slipway"
+	RunnerAudience = "slipway-runner"
+)
+
+// Identity is who a token belongs to.
+type Identity struct {
+	User   string
+	UID    string
+	Groups []string
+	// The pod that the token is bound to, where it is.
+	Namespace, PodName, PodUID, Node string
+}
+
+// Access is one thing that somebody wants to do.
+type Access struct {
+	Verb, Group, Resource, Subresource, Name, Namespace string
+}
+
+// String names the access as RBAC would: `create tasks/cancel.slipway.dev in namespace shop`.
+func (a Access) String() string {
+	what := a.Resource
+	if a.Subresource != "" {
+		what += "/" + a.Subresource
+	}
+	if a.Group != "" {
+		what += "." + a.Group
+	}
+	if a.Name != "" {
+		what += " " + a.Name
+	}
+	if a.Namespace == "" {
+		return a.Verb + " " + what + " in all namespaces"
+	}
+	return a.Verb + " " + what + " in namespace " + a.Namespace
+}
+
+// Errors.
+var (
+	// ErrNoIdentity says that there is no token, or none that is good here.
+	ErrNoIdentity = errors.New("no valid token")
+	// ErrUnavailable says that nobody could be asked.
+	ErrUnavailable = errors.New("identity or permission could not be checked")
+)
+
+// ForbiddenError says what the caller may not do.
+type ForbiddenError struct{ Access Access }
+
+// Error names verb, resource and namespace.
+func (e *ForbiddenError) Error() string { return "not allowed: " + e.Access.String() }
+
+// Reviewer asks Kubernetes who a token belongs to; ok is false for a token that is not good for the audience.
+type Reviewer interface {
+	ReviewToken(ctx context.Context, token, audience string) (id Identity, ok bool, err error)
+}
+
+// Accessor asks Kubernetes whether somebody may do something.
+type Accessor interface {
+	Allowed(ctx context.Context, id Identity, a Access) (bool, error)
+}
+
+// Config is what a Gate needs.
+type Config struct {
+	Reviewer Reviewer
+	Accessor Accessor
+	// Audiences are tried in turn for users; empty means UserAudience.
+	Audiences []string
+	// Keep is how long an answer is good, at most and by default ten seconds.
+	Keep time.Duration
+}
+
+// Bounds of a Gate.
+const (
+	maxKeep     = 10 * time.Second
+	askTimeout  = 10 * time.Second
+	maxAnswers  = 10_000
+	maxTokenLen = 16 << 10
+)
+
+// Gate answers who is calling and whether they may.
+type Gate struct {
+	reviewer  Reviewer
+	accessor  Accessor
+	audiences []string
+	users     *answers[[sha256.Size]byte, Identity]
+	rights    *answers[string, bool]
+}
+
+// New makes a Gate.
+func New(c Config) *Gate {
+	if len(c.Audiences) == 0 {
+		c.Audiences = []string{UserAudience}
+	}
+	if c.Keep <= 0 || c.Keep > maxKeep {
+		c.Keep = maxKeep
+	}
+	return &Gate{
+		reviewer: c.Reviewer, accessor: c.Accessor, audiences: c.Audiences,
+		users:  newAnswers[[sha256.Size]byte, Identity](c.Keep),
+		rights: newAnswers[string, bool](c.Keep),
+	}
+}
+
+// User says which user a token belongs to.
+func (g *Gate) User(ctx context.Context, token string) (Identity, error) {
+	if token == "" || len(token) > maxTokenLen || slices.Contains(audiencesOf(token), RunnerAudience) {
+		return Identity{}, ErrNoIdentity
+	}
+	id, err := g.users.get(ctx, sha256.Sum256([]byte(token)), func(ctx context.Context) (Identity, error) {
+		for _, audience := range g.audiences {
+			id, ok, err := g.reviewer.ReviewToken(ctx, token, audience)
+			if err != nil {
+				return Identity{}, fmt.Errorf("%w: review a token: %w", ErrUnavailable, err)
+			}
+			if ok && id.User != "" {
+				return id, nil
+			}
+		}
+		return Identity{}, nil // nobody; kept like any answer
+	})
+	if err == nil && id.User == "" {
+		return Identity{}, ErrNoIdentity
+	}
+	return id, err
+}
+
+// Runner says which pod a runner's token is bound to. It is asked once an Attempt and never kept.
+func (g *Gate) Runner(ctx context.Context, token string) (Identity, error) {
+	if token == "" || len(token) > maxTokenLen || g.forUsers(token) {
+		return Identity{}, ErrNoIdentity
+	}
+	id, ok, err := g.reviewer.ReviewToken(ctx, token, RunnerAudience)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%w: review a runner's token: %w", ErrUnavailable, err)
+	}
+	if !ok || id.PodUID == "" || id.PodName == "" || id.Namespace == "" {
+		return Identity{}, ErrNoIdentity
+	}
+	return id, nil
+}
+
+// May returns nil where id may do a, and a ForbiddenError where not.
+func (g *Gate) May(ctx context.Context, id Identity, a Access) error {
+	key := strings.Join(append([]string{id.User, id.UID, a.String()}, id.Groups...), "\x00")
+	allowed, err := g.rights.get(ctx, key, func(ctx context.Context) (bool, error) {
+		ok, err := g.accessor.Allowed(ctx, id, a)
+		if err != nil {
+			return false, fmt.Errorf("%w: review access: %w", ErrUnavailable, err)
+		}
+		return ok, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !allowed:
+		return &ForbiddenError{Access: a}
+	}
+	return nil
+}
+
+func (g *Gate) forUsers(token string) bool {
+	for _, audience := range audiencesOf(token) {
+		if slices.Contains(g.audiences, audience) {
+			return true
+		}
+	}
+	return false
+}
+
+// audiencesOf reads the audiences that a JWT claims, without checking it: a token made for both sorts of callers is
+// refused before anybody is asked. Kubernetes decides the rest.
+func audiencesOf(token string) []string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return nil
+	}
+	var claims struct {
+		Aud json.RawMessage `json:"aud"`
+	}
+	if json.Unmarshal(payload, &claims) != nil {
+		return nil
+	}
+	var many []string
+	if json.Unmarshal(claims.Aud, &many) == nil {
+		return many
+	}
+	var one string
+	if json.Unmarshal(claims.Aud, &one) == nil {
+		return []string{one}
+	}
+	return nil
+}

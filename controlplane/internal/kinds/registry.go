@@ -1,0 +1,130 @@
+package kinds
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"slipway.dev/slipway/pkg/task"
+)
+
+// Kind is a task.Kind with what only the edge needs to know of it.
+type Kind struct {
+	task.Kind
+	// Free says that the caller names the program that runs: creating such a Task is creating a pod.
+	Free bool
+	// AnyImage says that a submit may name the image.
+	AnyImage bool
+
+	schema *jsonschema.Schema
+}
+
+// Registry holds kinds by name.
+type Registry struct{ byName map[string]Kind }
+
+// BuiltIn is the registry of the kinds out of the box.
+func BuiltIn() *Registry {
+	r, err := New(commandRun())
+	if err != nil {
+		panic(err) // they are constants of this package, held good by a test
+	}
+	return r
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?$`)
+
+// New makes a registry; a bad kind is named.
+func New(all ...Kind) (*Registry, error) {
+	r := &Registry{byName: make(map[string]Kind, len(all))}
+	for _, k := range all {
+		if !validName.MatchString(k.Name) {
+			return nil, fmt.Errorf("kind %q: a name is at most 40 letters, digits, dots, dashes and underscores", k.Name)
+		}
+		if _, twice := r.byName[k.Name]; twice {
+			return nil, fmt.Errorf("kind %s: defined twice", k.Name)
+		}
+		if len(k.Params) > 0 {
+			schema, err := compile(k.Params)
+			if err != nil {
+				return nil, fmt.Errorf("kind %s: read its schema of parameters: %w", k.Name, err)
+			}
+			k.schema = schema
+		}
+		r.byName[k.Name] = k
+	}
+	return r, nil
+}
+
+func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		return nil, err
+	}
+	const here = "params.json"
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // nothing is fetched
+	if err := c.AddResource(here, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(here)
+}
+
+// Get returns the kind of that name; ok is false where there is none.
+func (r *Registry) Get(name string) (k Kind, ok bool) {
+	k, ok = r.byName[name]
+	return k, ok
+}
+
+// Names lists the kinds in order.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
+
+// commandRun runs one command in the runner's own image.
+func commandRun() Kind {
+	return Kind{
+		Kind: task.Kind{
+			Name:        "command.run",
+			Description: "Run a command in the runner's image.",
+			Executor:    task.ExecutorJob,
+			Queue:       "default",
+			Mode:        task.Parallel,
+			OnConflict:  task.ConflictQueue,
+			Supersedes:  []string{"command.run"},
+			Spec:        defaults(),
+			Params: json.RawMessage(`{
+				"type": "object",
+				"additionalProperties": false,
+				"required": ["command"],
+				"properties": {
+					"command": {
+						"description": "Program and arguments; no shell in between.",
+						"type": "array", "minItems": 1, "maxItems": 1000,
+						"prefixItems": [{"type": "string", "minLength": 1}],
+						"items": {"type": "string"}
+					},
+					"env": {
+						"description": "Environment, nothing secret.",
+						"type": "object", "maxProperties": 1000,
+						"propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"pattern": "^SLIPWAY_"}},
+						"additionalProperties": {"type": "string"}
+					},
+					"dir": {"description": "Working directory.", "type": "string", "pattern": "^/"},
+					"stdin": {"description": "What the command reads.", "type": "string"}
+				}
+			}`),
+		},
+		Free: true,
+	}
+}
+
+// defaults is the Spec of a kind that says nothing. Its number of attempts is left open: it follows from whether the
+// Task is idempotent.
+func defaults() task.Spec {
+	s := task.DefaultSpec()
+	s.Retry.Attempts = 0
+	return s
+}

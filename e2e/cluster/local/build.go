@@ -54,29 +54,37 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if isFolder(dir) {
 		return dir, nil
 	}
-	partial := dir + ".partial"
-	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
-		return "", fmt.Errorf("prepare %s: %w", partial, err)
+	return dir, buildAll(ctx, p, build{source: source, version: module.version(), dir: dir}, append(module.packages(), pausePackage))
+}
+
+// build is what is the same for all programs.
+type build struct{ source, version, dir string }
+
+func buildAll(ctx context.Context, p *progress, b build, packages []string) error {
+	target := b.dir
+	b.dir += ".partial"
+	if err := errors.Join(os.RemoveAll(b.dir), os.MkdirAll(b.dir, 0o755)); err != nil {
+		return fmt.Errorf("prepare %s: %w", b.dir, err)
 	}
-	packages := append(module.packages(), pausePackage)
-	p.say("compiling %d programs of Kubernetes %s into %s; the first time takes 8 minutes or more on 2 cores", len(packages), module.version(), dir)
+	p.say("compiling %d programs of Kubernetes %s into %s; the first time takes 8 minutes or more on 2 cores",
+		len(packages), b.version, target)
 	for i, pkg := range packages {
-		if err := compile(ctx, p, source, pkg, module.version(), partial); err != nil {
-			return "", err
+		if err := b.compile(ctx, p, pkg); err != nil {
+			return err
 		}
 		p.say("%s ready, %d of %d", programName(pkg), i+1, len(packages))
 	}
-	if err := os.Rename(partial, dir); err != nil {
-		return "", fmt.Errorf("publish build: %w", err)
+	if err := os.Rename(b.dir, target); err != nil {
+		return fmt.Errorf("publish build: %w", err)
 	}
-	return dir, nil
+	return nil
 }
 
-func compile(ctx context.Context, p *progress, source, pkg, version, dir string) error {
+func (b build) compile(ctx context.Context, p *progress, pkg string) error {
 	var out bytes.Buffer
-	args := append([]string{"build", "-o", filepath.Join(dir, programName(pkg))}, buildFlags(version)...)
+	args := append([]string{"build", "-o", filepath.Join(b.dir, programName(pkg))}, buildFlags(b.version)...)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir, cmd.Env = source, buildEnv()
+	cmd.Dir, cmd.Env = b.source, buildEnv()
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
@@ -91,7 +99,7 @@ func compile(ctx context.Context, p *progress, source, pkg, version, dir string)
 		select {
 		case err := <-done:
 			if err != nil {
-				return fmt.Errorf("compile %s: %w; fix e2e/cluster/kubernetes/go.mod or the network to the module proxy:\n%s",
+				return fmt.Errorf("compile %s: %w; fix e2e/cluster/kubernetes/go.mod or the way to the module proxy:\n%s",
 					programName(pkg), err, lastOf(out.String(), 15))
 			}
 			return nil

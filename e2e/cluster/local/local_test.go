@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -146,9 +144,14 @@ func TestAProcessThatReusesAPidIsNotTakenForOurs(t *testing.T) {
 }
 
 func TestStatIsReadWhateverTheProcessIsCalled(t *testing.T) {
-	state, start, err := parseStat([]byte("7 (a) Z (b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1"))
-	if err != nil || state != 'S' || start != 4711 {
-		t.Fatalf("got %c %d %v", state, start, err)
+	for stat, wantEnded := range map[string]bool{
+		"7 (a) Z (b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1": false,
+		"7 (a b) Z 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0":     true,
+		"7 (a b) Z 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 4711 0 0":     false, // other threads still run
+	} {
+		if ended, start, err := parseStat([]byte(stat)); err != nil || ended != wantEnded || start != 4711 {
+			t.Errorf("%s: got %t %d %v", stat, ended, start, err)
+		}
 	}
 	if _, _, err := parseStat([]byte("7 (x")); err == nil {
 		t.Fatal("half a line was read")
@@ -249,143 +252,4 @@ func TestPauseImageIsOneStaticProgram(t *testing.T) {
 	if err != nil || !bytes.Contains(raw, []byte(PauseImage)) {
 		t.Fatalf("archive of %d bytes does not name the image (%v)", len(raw), err)
 	}
-}
-
-// TestAControlPlaneComesUpIsRepairedAndLeavesNothing runs real programs. The
-// first run on a machine compiles Kubernetes, which takes minutes.
-func TestAControlPlaneComesUpIsRepairedAndLeavesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs etcd and kube-apiserver, and compiles them if need be; not under -short")
-	}
-	ctx := t.Context()
-	t.Setenv("SLIPWAY_STATE", t.TempDir())
-	if os.Getenv("SLIPWAY_CACHE") == "" {
-		cache, err := cacheRoot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv("SLIPWAY_CACHE", cache)
-	}
-	t.Cleanup(func() {
-		if err := Down(context.Background(), "test-local"); err != nil {
-			t.Error(err)
-		}
-	})
-	o := Options{Name: "test-local", Profile: API, Log: t.Output()}
-	c := must(t)(Up(ctx, o))
-	etcd := pid(t, c, "etcd")
-	if again := must(t)(Up(ctx, o)); pid(t, again, "etcd") != etcd {
-		t.Fatal("a repeated up started etcd again")
-	}
-	if _, err := Up(ctx, Options{Name: o.Name, Profile: API, Tuned: true}); err == nil {
-		t.Fatal("up with other options took the cluster that runs")
-	}
-	createJob(t, c)
-
-	// What a crash leaves: a part that is gone, another without a record.
-	if err := c.Signal("etcd", syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	stray := pid(t, c, "kube-controller-manager")
-	if err := os.Remove(c.path("pid", "kube-controller-manager.json")); err != nil {
-		t.Fatal(err)
-	}
-	c = must(t)(Up(ctx, o))
-	if pid(t, c, "etcd") == etcd || pid(t, c, "kube-controller-manager") == stray {
-		t.Fatal("up did not repair the cluster")
-	}
-	kubectl(t, c, "get", "job", "kept")
-
-	if err := c.StopPart(ctx, "kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Pid("kube-apiserver"); err == nil {
-		t.Fatal("a stopped part has a pid")
-	}
-	if err := c.StartPart(ctx, "kube-apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	if n := jobsCreated(t, c); n != 1 {
-		t.Fatalf("the audit log tells of %d Jobs created, not of 1", n)
-	}
-	if err := c.Signal("etcd", syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	goneAfterDown(t, c)
-}
-
-func goneAfterDown(t *testing.T, c *Cluster) {
-	t.Helper()
-	for range 2 { // a repeated down is no error
-		if err := Down(t.Context(), c.Name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if left := marked(c.record.ID); len(left) > 0 {
-		t.Errorf("processes are left: %+v", left)
-	}
-	entries, err := os.ReadDir(filepath.Dir(c.Dir))
-	if err != nil || len(entries) > 0 {
-		t.Errorf("files are left: %v (%v)", entries, err)
-	}
-	listener, err := net.Listen("tcp", netip.AddrPortFrom(c.record.Address, uint16(c.record.Ports.APIServer)).String())
-	if err != nil {
-		t.Fatalf("the port is not free: %v", err)
-	}
-	listener.Close()
-}
-
-func must(t *testing.T) func(*Cluster, error) *Cluster {
-	return func(c *Cluster, err error) *Cluster {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-}
-
-func pid(t *testing.T, c *Cluster, part string) int {
-	t.Helper()
-	n, err := c.Pid(part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func kubectl(t *testing.T, c *Cluster, args ...string) {
-	t.Helper()
-	out, err := exec.Command(c.Kubectl, append([]string{"--kubeconfig", c.Kubeconfig}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl %v: %v: %s", args, err, out)
-	}
-}
-
-func createJob(t *testing.T, c *Cluster) {
-	t.Helper()
-	kubectl(t, c, "create", "job", "kept", "--image=none")
-}
-
-func jobsCreated(t *testing.T, c *Cluster) int {
-	t.Helper()
-	raw, err := os.ReadFile(c.AuditLog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for line := range bytes.Lines(raw) {
-		var event struct {
-			Verb           string
-			ObjectRef      struct{ Resource, Subresource string }
-			ResponseStatus struct{ Code int }
-		}
-		if err := json.Unmarshal(line, &event); err != nil {
-			t.Fatalf("audit log: %v: %s", err, line)
-		}
-		if event.Verb == "create" && event.ObjectRef.Resource == "jobs" && event.ResponseStatus.Code == 201 {
-			count++
-		}
-	}
-	return count
 }

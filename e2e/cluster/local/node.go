@@ -21,7 +21,7 @@ const keeperPart = "namespaces"
 var keeperScript string
 
 // routeProtocol marks our routes on the host.
-const routeProtocol = "186"
+const routeProtocol = "120"
 
 // makeNode makes the namespaces, their link to the host and the cgroup. If the
 // keeper of the namespaces died, all parts are in namespaces that cannot be
@@ -80,6 +80,9 @@ func (c *Cluster) startKeeper(ctx context.Context) error {
 
 // enter is the beginning of every command line that runs on the node.
 func (c *Cluster) enter() ([]string, error) {
+	if c.Profile != Node {
+		return nil, fmt.Errorf("enter node of cluster %s: profile %s has none", c.Name, c.Profile)
+	}
 	keeper, ok := c.running(keeperPart)
 	if !ok {
 		return nil, fmt.Errorf("enter node of cluster %s: its namespaces are gone; run up again", c.Name)

@@ -37,7 +37,7 @@ func identify(pid int) (p process, ended bool, err error) {
 	if err != nil {
 		return process{}, true, fmt.Errorf("identify process %d: %w", pid, err)
 	}
-	state, start, err := parseStat(raw)
+	ended, start, err := parseStat(raw)
 	if err != nil {
 		return process{}, true, fmt.Errorf("identify process %d: %w", pid, err)
 	}
@@ -45,21 +45,24 @@ func identify(pid int) (p process, ended bool, err error) {
 	if err != nil {
 		return process{}, true, fmt.Errorf("identify process %d: %w", pid, err)
 	}
-	return process{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, state == 'Z' || state == 'X', nil
+	return process{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, ended, nil
 }
 
-// parseStat reads the third and the 22nd field; the second may hold anything.
-func parseStat(raw []byte) (state byte, start uint64, err error) {
+// parseStat reads the state, the number of threads and the start; the process's
+// name may hold anything. A process whose first thread has ended is dead only
+// when the others have let go of files and ports too.
+func parseStat(raw []byte) (ended bool, start uint64, err error) {
 	end := bytes.LastIndexByte(raw, ')')
 	if end < 0 {
-		return 0, 0, errors.New("no process name")
+		return false, 0, errors.New("no process name")
 	}
 	fields := strings.Fields(string(raw[end+1:]))
 	if len(fields) < 20 {
-		return 0, 0, errors.New("too few fields")
+		return false, 0, errors.New("too few fields")
 	}
+	state, threads := fields[0], fields[17]
 	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return fields[0][0], start, err
+	return state == "X" || state == "Z" && (threads == "0" || threads == "1"), start, err
 }
 
 // alive says whether this very process runs. It also collects the exit status

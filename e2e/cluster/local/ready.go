@@ -102,24 +102,40 @@ func probeAccount(ctx context.Context, c *Cluster) error {
 	return c.get(ctx, c.APIServer+"/api/v1/namespaces/default/serviceaccounts/default", nil)
 }
 
-func probeNode(ctx context.Context, c *Cluster) error {
+// awaitNode waits for word from a kubelet that was started after the given time.
+func (c *Cluster) awaitNode(ctx context.Context, since time.Time) error {
+	err := poll(ctx, readyBound, func(ctx context.Context) error { return c.probeNode(ctx, since) })
+	if err != nil {
+		return fmt.Errorf("wait for the node: %w; look at %s; its last lines:\n%s",
+			err, c.logPath("kubelet"), lastLines(c.logPath("kubelet"), 15))
+	}
+	return nil
+}
+
+func (c *Cluster) probeNode(ctx context.Context, since time.Time) error {
 	var node struct {
 		Status struct {
-			Conditions []struct{ Type, Status, Message string }
+			Conditions []struct {
+				Type, Status, Message string
+				LastHeartbeatTime     time.Time
+			}
 		}
 	}
 	if err := c.get(ctx, c.APIServer+"/api/v1/nodes/"+c.NodeName, &node); err != nil {
 		return err
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == "Ready" && condition.Status == "True" {
+		switch {
+		case condition.Type != "Ready":
+		case condition.Status != "True":
+			return errors.New("the node is not ready: " + condition.Message)
+		case condition.LastHeartbeatTime.Before(since):
+			return errors.New("the kubelet has not reported since its start")
+		default:
 			return nil
 		}
-		if condition.Type == "Ready" {
-			return errors.New("node is not ready: " + condition.Message)
-		}
 	}
-	return errors.New("node has no Ready condition yet")
+	return errors.New("the node has no Ready condition yet")
 }
 
 // get asks as the administrator and decodes a JSON answer if wanted.

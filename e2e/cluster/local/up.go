@@ -155,7 +155,10 @@ func (c *Cluster) healthy(ctx context.Context) bool {
 			return false
 		}
 	}
-	return c.Profile == API || probeNode(ctx, c) == nil
+	if probeAccount(ctx, c) != nil || !isFile(c.Kubectl) {
+		return false
+	}
+	return c.Profile == API || c.probeNode(ctx, time.Time{}) == nil
 }
 
 // bring starts what does not run. etcd and containerd need nothing and start
@@ -181,6 +184,10 @@ func (c *Cluster) bring(ctx context.Context, p *progress) error {
 			{"kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"},
 		}
 	}
+	heard := time.Time{} // a node that is heard of after this time is ready
+	if _, ok := c.running("kubelet"); !ok {
+		heard = time.Now().Truncate(time.Second)
+	}
 	for _, stage := range stages {
 		if err := c.startStage(ctx, p, stage); err != nil {
 			return err
@@ -190,9 +197,8 @@ func (c *Cluster) bring(ctx context.Context, p *progress) error {
 		return fmt.Errorf("wait for the default service account: %w; look at %s", err, c.logPath("kube-controller-manager"))
 	}
 	if c.Profile == Node {
-		if err := poll(ctx, readyBound, func(ctx context.Context) error { return probeNode(ctx, c) }); err != nil {
-			return fmt.Errorf("wait for the node: %w; look at %s; its last lines:\n%s",
-				err, c.logPath("kubelet"), lastLines(c.logPath("kubelet"), 15))
+		if err := c.awaitNode(ctx, heard); err != nil {
+			return err
 		}
 		p.say("node %s ready", c.NodeName)
 	}

@@ -33,7 +33,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	tuned := flags.Bool("tuned", false, "raise client rates and worker counts, for throughput figures")
 	fsync := flags.Bool("fsync", false, "let etcd sync to disk")
 	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
+		_, _ = fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
 	}
 	words, err := parse(flags, args)
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "build":
 		dir, err := local.Build(ctx, out)
 		if err == nil {
-			fmt.Fprintln(out, dir)
+			_, _ = fmt.Fprintln(out, dir)
 		}
 		return err
 	case "load", "kubeconfig":
@@ -102,7 +102,7 @@ func withCluster(ctx context.Context, out io.Writer, name string, words []string
 		return err
 	}
 	if words[0] == "kubeconfig" {
-		fmt.Fprintln(out, c.Kubeconfig)
+		_, _ = fmt.Fprintln(out, c.Kubeconfig)
 		return nil
 	}
 	if len(words) < 2 {
@@ -113,7 +113,7 @@ func withCluster(ctx context.Context, out io.Writer, name string, words []string
 		if err := c.Load(ctx, archive); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "cluster %s: loaded %s (%.1fs)\n", name, archive, time.Since(start).Seconds())
+		_, _ = fmt.Fprintf(out, "cluster %s: loaded %s (%.1fs)\n", name, archive, time.Since(start).Seconds())
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func down(ctx context.Context, out io.Writer, name string) error {
 	if err := local.Down(ctx, name); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "cluster %s: down (%.1fs)\n", name, time.Since(start).Seconds())
+	_, _ = fmt.Fprintf(out, "cluster %s: down (%.1fs)\n", name, time.Since(start).Seconds())
 	return nil
 }
 
@@ -134,7 +134,7 @@ func status(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if len(names) == 0 {
-		fmt.Fprintln(out, "no cluster")
+		_, _ = fmt.Fprintln(out, "no cluster")
 	}
 	ill := 0
 	for _, name := range names {
@@ -142,14 +142,14 @@ func status(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "cluster %s: profile %s, %s, KUBECONFIG=%s\n", c.Name, c.Profile, c.APIServer, c.Kubeconfig)
+		_, _ = fmt.Fprintf(out, "cluster %s: profile %s, %s, KUBECONFIG=%s\n", c.Name, c.Profile, c.APIServer, c.Kubeconfig)
 		for _, part := range c.Status(ctx) {
 			word := "ok"
 			if part.Error != nil {
 				word = part.Error.Error()
 				ill++
 			}
-			fmt.Fprintf(out, "  %-24s pid %-8d %s\n", part.Name, part.PID, word)
+			_, _ = fmt.Fprintf(out, "  %-24s pid %-8d %s\n", part.Name, part.PID, word)
 		}
 	}
 	if ill > 0 {

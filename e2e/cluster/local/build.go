@@ -50,7 +50,7 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer held.Close()
+	defer func() { _ = held.Close() }()
 	if isFolder(dir) {
 		return dir, nil
 	}
@@ -177,9 +177,9 @@ func buildKey(source string, m moduleFile) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("hash the build: %w", err)
 		}
-		fmt.Fprintf(hash, "%s %d\n%s", file, len(raw), raw)
+		_, _ = fmt.Fprintf(hash, "%s %d\n%s", file, len(raw), raw)
 	}
-	fmt.Fprintf(hash, "%q %s %s/%s", buildFlags(m.version()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, _ = fmt.Fprintf(hash, "%q %s %s/%s", buildFlags(m.version()), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 

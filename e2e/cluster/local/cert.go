@@ -113,7 +113,7 @@ func newAuthority(now time.Time) (certificate, error) {
 	return sign(template, nil, now)
 }
 
-func (ca certificate) issue(id identity, now time.Time) (certificate, error) {
+func (cert certificate) issue(id identity, now time.Time) (certificate, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: id.name, Organization: id.groups},
 		DNSNames:    id.dns,
@@ -123,7 +123,7 @@ func (ca certificate) issue(id identity, now time.Time) (certificate, error) {
 	for _, ip := range id.ips {
 		template.IPAddresses = append(template.IPAddresses, net.IP(ip.AsSlice()))
 	}
-	return sign(template, &ca, now)
+	return sign(template, &cert, now)
 }
 
 // sign completes the template and signs it; without a parent, by itself.

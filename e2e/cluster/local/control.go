@@ -97,8 +97,7 @@ func (c *Cluster) startProcess(ctx context.Context, p part) error {
 		}
 		argv = append(enter, argv...)
 	}
-	_, err := c.launch(p.name, argv)
-	return err
+	return c.launch(p.name, argv)
 }
 
 // NodeCommand prepares a command that runs in the node's network and mount
@@ -131,7 +130,7 @@ func (c *Cluster) load(ctx context.Context, archive string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	cmd, err := c.NodeCommand(ctx, "ctr", "--namespace=k8s.io", "images", "import", "--snapshotter="+c.snapshotter(), "-")
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func Down(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer held.Close()
+	defer func() { _ = held.Close() }()
 	r := record{Name: name, ID: id, Profile: API}
 	if raw, err := os.ReadFile(filepath.Join(dir, "cluster.json")); err == nil {
 		_ = json.Unmarshal(raw, &r) // a broken one: what is known by the id alone is removed
@@ -125,7 +125,7 @@ func detachLoops(dir string) error {
 			continue
 		}
 		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, opened.Fd(), clearDevice, 0)
-		opened.Close()
+		_ = opened.Close()
 		if errno != 0 {
 			errs = append(errs, errno)
 		}

@@ -25,7 +25,7 @@ func lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
 		if err == nil && sameFile(file, path) {
 			return file, nil
 		}
-		file.Close()
+		_ = file.Close()
 		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}

@@ -53,7 +53,7 @@ func (c *Cluster) startKeeper(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(c.path("node"), 0o700), os.RemoveAll(done)); err != nil {
 		return fmt.Errorf("make namespaces: %w", err)
 	}
-	_, err := c.launch(keeperPart, []string{
+	err := c.launch(keeperPart, []string{
 		"unshare", "--mount", "--net", "--propagation", "private", "--",
 		"/bin/sh", "-c", keeperScript, "slipway-node", c.Dir, c.record.Bin, done,
 	})
@@ -159,7 +159,7 @@ func (c *Cluster) makeLink(ctx context.Context) error {
 
 // removeLink takes the routes by the link with it.
 func (c *Cluster) removeLink(ctx context.Context) error {
-	if _, err := ip(ctx, "link", "show", c.link()); err != nil {
+	if !isFolder("/sys/class/net/" + c.link()) {
 		return nil
 	}
 	if _, err := ip(ctx, "link", "del", c.link()); err != nil {

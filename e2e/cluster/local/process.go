@@ -98,35 +98,35 @@ func (p process) signal(s os.Signal) error {
 }
 
 // launch starts a process that outlives this one, with its output in a log.
-func (c *Cluster) launch(part string, argv []string) (process, error) {
+func (c *Cluster) launch(part string, argv []string) error {
 	if err := os.MkdirAll(c.path("log"), 0o700); err != nil {
-		return process{}, fmt.Errorf("start %s: %w", part, err)
+		return fmt.Errorf("start %s: %w", part, err)
 	}
 	log, err := os.OpenFile(c.logPath(part), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return process{}, fmt.Errorf("start %s: %w", part, err)
+		return fmt.Errorf("start %s: %w", part, err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(tool(argv[0]), argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.Env = []string{"PATH=" + searchPath, "HOME=" + c.Dir, c.mark(), partVariable + "=" + part}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return process{}, fmt.Errorf("start %s: %w", part, err)
+		return fmt.Errorf("start %s: %w", part, err)
 	}
 	p, _, err := identify(cmd.Process.Pid)
 	_ = cmd.Process.Release()
 	if err != nil {
-		return process{}, fmt.Errorf("start %s: %w", part, err)
+		return fmt.Errorf("start %s: %w", part, err)
 	}
 	raw, err := json.Marshal(p)
 	if err != nil {
-		return process{}, fmt.Errorf("start %s: %w", part, err)
+		return fmt.Errorf("start %s: %w", part, err)
 	}
 	if err := os.MkdirAll(c.path("pid"), 0o700); err != nil {
-		return process{}, fmt.Errorf("start %s: %w", part, err)
+		return fmt.Errorf("start %s: %w", part, err)
 	}
-	return p, writeFile(c.path("pid", part+".json"), raw)
+	return writeFile(c.path("pid", part+".json"), raw)
 }
 
 func (c *Cluster) logPath(part string) string { return c.path("log", part+".log") }

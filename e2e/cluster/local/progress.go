@@ -24,7 +24,7 @@ func newProgress(prefix string, log io.Writer) *progress {
 
 func (p *progress) say(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
-	fmt.Fprintf(p.log, "%s: %s (%.1fs)\n", p.prefix, line, time.Since(p.start).Seconds())
+	_, _ = fmt.Fprintf(p.log, "%s: %s (%.1fs)\n", p.prefix, line, time.Since(p.start).Seconds())
 }
 
 // lastLines returns the end of a log for an error message.
@@ -33,7 +33,7 @@ func lastLines(path string, n int) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	const tail = 16 << 10
 	if size, err := file.Seek(0, io.SeekEnd); err == nil && size > tail {
 		_, _ = file.Seek(-tail, io.SeekEnd)

@@ -33,7 +33,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer held.Close()
+	defer func() { _ = held.Close() }()
 	if o.Profile == Node {
 		if err := installPackages(ctx, p); err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func freePorts(address netip.Addr, n int) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("choose ports: %w", err)
 		}
-		defer listener.Close()
+		defer func() { _ = listener.Close() }()
 		free = append(free, listener.Addr().(*net.TCPAddr).Port)
 	}
 	return free, nil

@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -209,4 +211,31 @@ func jobsCreated(t *testing.T, c *Cluster) int {
 		}
 	}
 	return count
+}
+
+func TestLoopDevicesAreFreedWhateverTheirFileWasCalled(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices need root")
+	}
+	dir, alias := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "volume"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// As in a container: attached by another path than the host's.
+	other := filepath.Join(alias, "vol")
+	if err := os.Link(filepath.Join(dir, "volume"), other); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t.Context(), "losetup", "--find", "--show", other)
+	if err != nil {
+		t.Skip("this machine has no loop devices:", err)
+	}
+	device := strings.TrimSpace(out)
+	if err := poll(t.Context(), 5*time.Second, func(context.Context) error { return detachLoops(dir) }); err != nil {
+		t.Error(err)
+		_ = loopRequest(device, loopClear, nil)
+	}
+	if out, _ := command(t.Context(), "losetup", "--noheadings", "--output", "NAME", "--associated", other); out != "" {
+		t.Errorf("%s is still attached", out)
+	}
 }

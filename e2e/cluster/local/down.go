@@ -103,33 +103,3 @@ func mountsBelow(mountinfo []byte, dir string) []string {
 	}
 	return points
 }
-
-// detachLoops frees loop devices whose file is in the folder. The kernel lets
-// go of one when its last mount is gone.
-func detachLoops(dir string) error {
-	const clearDevice = 0x4C01 // LOOP_CLR_FD
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return fmt.Errorf("list loop devices: %w", err)
-	}
-	var errs []error
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil || !strings.HasPrefix(string(raw), dir+"/") {
-			continue
-		}
-		device := "/dev/" + strings.Split(file, "/")[3]
-		opened, err := os.Open(device)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, opened.Fd(), clearDevice, 0)
-		_ = opened.Close()
-		if errno != 0 {
-			errs = append(errs, errno)
-		}
-		errs = append(errs, fmt.Errorf("loop device %s still holds %s", device, strings.TrimSpace(string(raw))))
-	}
-	return errors.Join(errs...)
-}

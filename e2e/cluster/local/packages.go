@@ -57,7 +57,7 @@ func installPackages(ctx context.Context, p *progress) error {
 	p.say("installing Debian packages %s", strings.Join(missing, ", "))
 	install := append([]string{"install", "--yes", "--no-install-recommends"}, missing...)
 	for _, args := range [][]string{{"update"}, install} {
-		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...)
+		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("install packages: apt-get %s: %w; install %s by hand:\n%s",

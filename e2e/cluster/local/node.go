@@ -157,12 +157,14 @@ func (c *Cluster) makeLink(ctx context.Context) error {
 	return nil
 }
 
-// removeLink takes the routes by the link with it.
+// removeLink takes the routes by the link with it. The kernel may be removing
+// it already, with a namespace that ended.
 func (c *Cluster) removeLink(ctx context.Context) error {
-	if !isFolder("/sys/class/net/" + c.link()) {
+	present := func() bool { return isFolder("/sys/class/net/" + c.link()) }
+	if !present() {
 		return nil
 	}
-	if _, err := ip(ctx, "link", "del", c.link()); err != nil {
+	if _, err := ip(ctx, "link", "del", c.link()); err != nil && present() {
 		return fmt.Errorf("remove link: %w", err)
 	}
 	return nil

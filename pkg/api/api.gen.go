@@ -594,7 +594,9 @@ type Spec struct {
 
 	// Requests Kubernetes quantities by resource name, as `cpu` to `500m`.
 	Requests Resources `json:"requests,omitempty,omitzero"`
-	Retry    *Retry    `json:"retry,omitempty"`
+
+	// Retry When and how often a Task is tried again.
+	Retry Retry `json:"retry,omitempty,omitzero"`
 
 	// RunDeadline Seconds that the handler may take. Default 3600.
 	RunDeadline *float64 `json:"run_deadline,omitempty"`
@@ -721,7 +723,9 @@ type SubmitTask struct {
 
 	// RunIf When a Task with `after` may run. Else it fails with `dependency_failed`.
 	RunIf RunIf `json:"run_if,omitempty,omitzero"`
-	Spec  Spec  `json:"spec,omitempty,omitzero"`
+
+	// Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
+	Spec Spec `json:"spec,omitempty,omitzero"`
 }
 
 // Task defines model for Task.
@@ -847,7 +851,7 @@ type Version struct {
 	Version string `json:"version"`
 }
 
-// Waiting What a Task waits for; present while it waits.
+// Waiting What a Task waits for. The answers of a submit and of a list leave it out.
 type Waiting struct {
 	// Holder Id of the Task in the way.
 	Holder string `json:"holder,omitempty,omitzero"`

@@ -1556,9 +1556,9 @@ func (r ListTasksResponse) StatusCode() int {
 
 // SubmitTaskResponse200Headers the declared response headers of an HTTP 200 response for SubmitTask
 type SubmitTaskResponse200Headers struct {
-	IdempotentReplayed string
+	IdempotentReplayed *string
 	Location           string
-	SlipwayCoalesced   string
+	SlipwayCoalesced   *string
 }
 
 // SubmitTaskResponse201Headers the declared response headers of an HTTP 201 response for SubmitTask
@@ -1732,7 +1732,7 @@ func (r GetLogsResponse) StatusCode() int {
 
 // SubmitBatchResponse200Headers the declared response headers of an HTTP 200 response for SubmitBatch
 type SubmitBatchResponse200Headers struct {
-	IdempotentReplayed string
+	IdempotentReplayed *string
 }
 
 type SubmitBatchResponse struct {
@@ -2246,7 +2246,7 @@ func ParseSubmitTaskResponse(rsp *http.Response) (*SubmitTaskResponse, error) {
 			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.IdempotentReplayed = value
+			headers.IdempotentReplayed = &value
 		}
 		if values := rsp.Header.Values("Location"); len(values) > 0 {
 			var value string
@@ -2260,7 +2260,7 @@ func ParseSubmitTaskResponse(rsp *http.Response) (*SubmitTaskResponse, error) {
 			if err := runtime.BindStyledParameterWithOptions("simple", "Slipway-Coalesced", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.SlipwayCoalesced = value
+			headers.SlipwayCoalesced = &value
 		}
 		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
@@ -2508,7 +2508,7 @@ func ParseSubmitBatchResponse(rsp *http.Response) (*SubmitBatchResponse, error) 
 			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.IdempotentReplayed = value
+			headers.IdempotentReplayed = &value
 		}
 		response.Headers200 = &headers
 	}

@@ -732,9 +732,9 @@ type SubmitTaskResponseObject interface {
 }
 
 type SubmitTask200ResponseHeaders struct {
-	IdempotentReplayed string
+	IdempotentReplayed *string
 	Location           string
-	SlipwayCoalesced   string
+	SlipwayCoalesced   *string
 }
 
 type SubmitTask200JSONResponse struct {
@@ -749,9 +749,13 @@ func (response SubmitTask200JSONResponse) VisitSubmitTaskResponse(w http.Respons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Idempotent-Replayed", fmt.Sprint(response.Headers.IdempotentReplayed))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
-	w.Header().Set("Slipway-Coalesced", fmt.Sprint(response.Headers.SlipwayCoalesced))
+	if response.Headers.SlipwayCoalesced != nil {
+		w.Header().Set("Slipway-Coalesced", fmt.Sprint(*response.Headers.SlipwayCoalesced))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1025,7 +1029,7 @@ type SubmitBatchResponseObject interface {
 }
 
 type SubmitBatch200ResponseHeaders struct {
-	IdempotentReplayed string
+	IdempotentReplayed *string
 }
 
 type SubmitBatch200JSONResponse struct {
@@ -1040,7 +1044,9 @@ func (response SubmitBatch200JSONResponse) VisitSubmitBatchResponse(w http.Respo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Idempotent-Replayed", fmt.Sprint(response.Headers.IdempotentReplayed))
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err

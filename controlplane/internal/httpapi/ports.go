@@ -1,0 +1,212 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// What the edge needs of the rest. Errors: ErrNotFound, ErrStale, ErrOtherPod, ErrUnavailable, *ConflictError,
+// *EndedError, *FullError, *kinds.InvalidError; anything else is answered as 500 and logged.
+type (
+	// Gate says who is calling and whether they may.
+	Gate interface {
+		User(ctx context.Context, token string) (auth.Identity, error)
+		Runner(ctx context.Context, token string) (auth.Identity, error)
+		May(ctx context.Context, id auth.Identity, a auth.Access) error
+	}
+
+	// Submitter stores Tasks: all of a Submission, or nothing.
+	Submitter interface {
+		Submit(ctx context.Context, s Submission) ([]Accepted, error)
+		// Repeated answers what an earlier Submission with the same keys was answered; ok is false where there was
+		// none. It is asked for requests that would be refused today.
+		Repeated(ctx context.Context, s Submission) (done []Accepted, ok bool, err error)
+	}
+
+	// Finder reads Tasks.
+	Finder interface {
+		Find(ctx context.Context, id string) (task.Task, View, error)
+		List(ctx context.Context, f Filter) (Page, error)
+	}
+
+	// History reads what happened to a Task.
+	History interface {
+		Attempts(ctx context.Context, taskID string) ([]task.Attempt, error)
+		Events(ctx context.Context, taskID, after string, limit int) ([]task.Event, error)
+	}
+
+	// Canceler cancels Tasks.
+	Canceler interface {
+		Cancel(ctx context.Context, id, by, note string) (task.Task, error)
+	}
+
+	// Logs opens the log of an Attempt; a *MissingLogError says why there is none.
+	Logs interface {
+		Open(ctx context.Context, t task.Task, a task.Attempt, want LogRequest) (LogStream, error)
+	}
+
+	// Runners stores what runners say.
+	Runners interface {
+		Start(ctx context.Context, r Start) (task.Task, task.Attempt, error)
+		Beat(ctx context.Context, b Beat) (BeatAnswer, error)
+		Report(ctx context.Context, r Report) error
+	}
+
+	// Pods says whether a pod carries the labels of an Attempt; ErrNotFound where it does not.
+	Pods interface {
+		Carries(ctx context.Context, pod auth.Identity, attempt, fence int64) error
+	}
+)
+
+// Submission is one request for Tasks.
+type Submission struct {
+	Caller string
+	Key    string // idempotency key of the whole; empty: none, or one per item
+	Hash   []byte
+	Items  []Item
+}
+
+// Item is one Task of a Submission.
+type Item struct {
+	Task       task.Task
+	OnConflict task.OnConflict
+	Supersedes []string
+	Key        string
+	Hash       []byte
+	After      []string
+	RunIf      string
+	RunAt      time.Time
+	Delay      time.Duration
+}
+
+// Accepted is what became of an Item.
+type Accepted struct {
+	Task   task.Task
+	Result api.BatchItemResult
+}
+
+// View is the finer view of a Task.
+type View struct {
+	Phase    task.Phase
+	Wait     task.WaitReason
+	WaitNote string
+	Holder   string
+	Attempt  *task.Attempt
+	Progress json.RawMessage
+}
+
+// Filter narrows a list.
+type Filter struct {
+	Namespace, Kind, Queue, Lane, Cursor string
+	State                                task.State
+	Labels                               map[string]string
+	CreatedAfter, CreatedBefore          time.Time
+	Limit                                int
+}
+
+// Page is one page of a list.
+type Page struct {
+	Items []Listed
+	Next  string
+}
+
+// Listed is a Task on a page.
+type Listed struct {
+	Task task.Task
+	View View
+}
+
+// LogRequest says which part of a log is wanted.
+type LogRequest struct {
+	Follow bool
+	Tail   *int // lines; nil: all
+}
+
+// LogStream is an open log.
+type LogStream struct {
+	Body   io.ReadCloser
+	Source string // live or kept
+}
+
+// Start is a pod's wish to begin an Attempt.
+type Start struct {
+	Attempt, Fence int64
+	Pod            auth.Identity
+}
+
+// Beat is a heartbeat.
+type Beat struct {
+	Attempt, Fence int64
+	PodUID         string
+	Progress       json.RawMessage
+}
+
+// BeatAnswer is what a runner hears.
+type BeatAnswer struct {
+	Cancel bool
+	Left   time.Duration
+}
+
+// Report is a runner's word about its end.
+type Report struct {
+	Attempt, Fence int64
+	PodUID         string
+	Report         task.Report
+	Tail           []byte
+}
+
+// Errors that the edge tells apart.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrStale       = errors.New("stale attempt or fence")
+	ErrOtherPod    = errors.New("another pod has started this attempt")
+	ErrUnavailable = errors.New("unavailable")
+	// ErrWrongPod says that a pod asks for an Attempt that is not its own.
+	ErrWrongPod = errors.New("the pod does not carry the labels of this attempt")
+)
+
+// Reasons of a Conflict.
+const (
+	ConflictLaneBusy   = "lane_busy"
+	ConflictBody       = "idempotency_body"
+	ConflictInProgress = "idempotency_in_progress"
+)
+
+// Conflict is one item in conflict with what is there.
+type Conflict struct {
+	Pointer, Task, State, Reason string
+}
+
+// ConflictError refuses a Submission.
+type ConflictError struct{ Conflicts []Conflict }
+
+func (e *ConflictError) Error() string { return fmt.Sprintf("%d conflicts", len(e.Conflicts)) }
+
+// EndedError says that a Task has ended.
+type EndedError struct {
+	ID    string
+	State task.State
+}
+
+func (e *EndedError) Error() string { return "the task has ended" }
+
+// FullError says that too much is waiting.
+type FullError struct {
+	Namespace, Queue string
+	RetryAfter       time.Duration
+}
+
+func (e *FullError) Error() string { return "too much is waiting" }
+
+// MissingLogError says why an Attempt has no log.
+type MissingLogError struct{ Reason, Message string }
+
+func (e *MissingLogError) Error() string { return e.Reason }

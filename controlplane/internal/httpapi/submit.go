@@ -1,0 +1,284 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/kinds"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// The routes that stand in a fingerprint. An item of a batch asks for the same as a submit of its own.
+const (
+	submitRoute = "POST /v1/tasks"
+	batchRoute  = "POST /v1/tasks:batch"
+)
+
+// SubmitTask stores one Task.
+func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (SubmitTaskResponseObject, error) {
+	ctx, known := plain(ctx)
+	if r.Params.IdempotencyKey != "" && r.Body.IdempotencyKey != "" {
+		return nil, badRequest("the idempotency key stands twice", field("/idempotency_key", "stands in the header too"))
+	}
+	in := intake{caller: known.identity, tasks: []api.SubmitTask{*r.Body}, bodies: []any{known.body}, at: func(int) string { return "" }}
+	in.key = r.Params.IdempotencyKey + r.Body.IdempotencyKey
+	if in.key != "" {
+		in.hash = fingerprint(submitRoute, withoutKey(known.body))
+	}
+	done, err := s.submit(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	made := done[0]
+	here := "/v1/tasks/" + made.Task.ID
+	if made.Result == api.ResultCreated {
+		return SubmitTask201JSONResponse{
+			Body:    wireTask(made.Task, View{Phase: firstPhase(made.Task)}),
+			Headers: SubmitTask201ResponseHeaders{Location: here},
+		}, nil
+	}
+	t, view, err := s.finder.Find(ctx, made.Task.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read the task of an earlier request: %w", err)
+	}
+	headers := SubmitTask200ResponseHeaders{Location: here}
+	yes := "true"
+	if made.Result == api.ResultRepeated {
+		headers.IdempotentReplayed = &yes
+	} else {
+		headers.SlipwayCoalesced = &yes
+	}
+	return SubmitTask200JSONResponse{Body: wireTask(t, view), Headers: headers}, nil
+}
+
+// SubmitBatch stores many Tasks, or none.
+func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (SubmitBatchResponseObject, error) {
+	ctx, known := plain(ctx)
+	in := intake{caller: known.identity, tasks: r.Body.Tasks, key: r.Params.IdempotencyKey, at: func(i int) string {
+		return "/tasks/" + strconv.Itoa(i)
+	}}
+	if whole, ok := known.body.(map[string]any); ok {
+		in.bodies, _ = whole["tasks"].([]any)
+	}
+	if err := checkKeys(in); err != nil {
+		return nil, err
+	}
+	if in.key != "" {
+		in.hash = fingerprint(batchRoute, known.body)
+	}
+	done, err := s.submit(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	result, created, repeated := api.BatchResult{Items: make([]api.BatchItem, len(done))}, 0, 0
+	for i, d := range done {
+		result.Items[i] = api.BatchItem{ID: d.Task.ID, Result: d.Result}
+		switch d.Result {
+		case api.ResultCreated:
+			created++
+		case api.ResultRepeated:
+			repeated++
+		}
+	}
+	if created > 0 {
+		return SubmitBatch201JSONResponse(result), nil
+	}
+	headers := SubmitBatch200ResponseHeaders{}
+	if repeated == len(done) {
+		yes := "true"
+		headers.IdempotentReplayed = &yes
+	}
+	return SubmitBatch200JSONResponse{Body: result, Headers: headers}, nil
+}
+
+// checkKeys refuses keys in header and items at once, and one key for two items.
+func checkKeys(in intake) error {
+	first := map[string]int{}
+	var wrong []kinds.FieldError
+	for i, t := range in.tasks {
+		if t.IdempotencyKey == "" {
+			continue
+		}
+		at := in.at(i) + "/idempotency_key"
+		if in.key != "" {
+			return badRequest("idempotency keys stand in the header or in the items, not in both", field(at, "stands in the header too"))
+		}
+		if other, twice := first[t.IdempotencyKey]; twice {
+			wrong = append(wrong, kinds.FieldError{Pointer: at, Reason: fmt.Sprintf("is that of item %d too", other)})
+			continue
+		}
+		first[t.IdempotencyKey] = i
+	}
+	if len(wrong) > 0 {
+		return &kinds.InvalidError{Fields: wrong}
+	}
+	return nil
+}
+
+// intake is a submit on its way in.
+type intake struct {
+	caller auth.Identity
+	tasks  []api.SubmitTask
+	bodies []any // the tasks as parsed
+	key    string
+	hash   []byte
+	at     func(item int) string // JSON pointer of an item
+}
+
+// submit checks rights and rules and stores. A request that was accepted before is answered as then, even if it would
+// be refused today: its kind may be gone.
+func (s *server) submit(ctx context.Context, in intake) ([]Accepted, error) {
+	if err := s.mayCreate(ctx, in); err != nil {
+		return nil, err
+	}
+	sub, invalid := s.build(in)
+	if invalid == nil {
+		if err := s.mayChooseFreely(ctx, in, sub); err != nil {
+			return nil, err
+		}
+		done, err := s.submitter.Submit(ctx, sub.Submission)
+		if err != nil {
+			return nil, fmt.Errorf("store tasks: %w", err)
+		}
+		return done, nil
+	}
+	if sub.keyed() {
+		done, ok, err := s.submitter.Repeated(ctx, sub.Submission)
+		if err != nil {
+			return nil, fmt.Errorf("look for an earlier request: %w", err)
+		}
+		if ok {
+			return done, nil
+		}
+	}
+	return nil, invalid
+}
+
+// built is a Submission, and which of its items need the right to create Jobs.
+type built struct {
+	Submission
+	free []bool
+}
+
+func (b built) keyed() bool {
+	for _, item := range b.Items {
+		if item.Key != "" {
+			return true
+		}
+	}
+	return b.Key != ""
+}
+
+// build lays every task over its kind; invalid names what is wrong with them.
+func (s *server) build(in intake) (b built, invalid error) {
+	b.Submission = Submission{Caller: in.caller.User, Key: in.key, Hash: in.hash, Items: make([]Item, len(in.tasks))}
+	b.free = make([]bool, len(in.tasks))
+	var wrong []kinds.FieldError
+	for i, t := range in.tasks {
+		item := &b.Items[i]
+		if in.key == "" && t.IdempotencyKey != "" {
+			item.Key, item.Hash = t.IdempotencyKey, fingerprint(submitRoute, withoutKey(in.bodies[i]))
+		}
+		made, err := s.buildOne(t)
+		var bad *kinds.InvalidError
+		if errors.As(err, &bad) {
+			for _, f := range bad.Fields {
+				wrong = append(wrong, kinds.FieldError{Pointer: in.at(i) + f.Pointer, Reason: f.Reason})
+			}
+			continue
+		}
+		made.Task.CreatedBy = in.caller.User
+		item.Task, item.OnConflict, item.Supersedes = made.Task, made.OnConflict, made.Supersedes
+		item.RunAt, item.Delay = made.RunAt, made.Delay
+		item.After, item.RunIf = t.After, string(t.RunIf)
+		b.free[i] = made.Free
+	}
+	if len(wrong) > 0 {
+		return b, &kinds.InvalidError{Fields: wrong[:min(len(wrong), maxFields)]}
+	}
+	return b, nil
+}
+
+func (s *server) buildOne(t api.SubmitTask) (kinds.Built, error) {
+	k, ok := s.kinds.Get(t.Kind)
+	if !ok {
+		return kinds.Built{}, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/kind", Reason: "is not known here"}}}
+	}
+	if t.RunIf != "" && len(t.After) == 0 {
+		return kinds.Built{}, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/run_if", Reason: "needs after"}}}
+	}
+	wishes, err := json.Marshal(t.Spec)
+	if err != nil {
+		return kinds.Built{}, fmt.Errorf("write a spec: %w", err)
+	}
+	return kinds.Build(k, kinds.Request{
+		Namespace: t.Namespace, Name: t.Name, Params: t.Params, Labels: t.Labels, Lane: t.Lane,
+		Mode: task.Mode(t.Mode), OnConflict: task.OnConflict(t.OnConflict), Queue: t.Queue, Class: string(t.Class),
+		Spec: wishes, RunAt: t.RunAt.Truncate(time.Microsecond), Delay: task.Seconds(t.Delay),
+	})
+}
+
+// mayCreate asks for the rights that need nothing but names: create Tasks in the namespace, and use the kind.
+func (s *server) mayCreate(ctx context.Context, in intake) error {
+	type pair struct{ namespace, kind string }
+	asked := map[pair]bool{}
+	for _, t := range in.tasks {
+		p := pair{t.Namespace, t.Kind}
+		if asked[p] {
+			continue
+		}
+		asked[p] = true
+		if err := s.gate.May(ctx, in.caller, tasks("create", "", t.Namespace)); err != nil {
+			return err
+		}
+		use := auth.Access{Verb: "use", Group: auth.Group, Resource: "kinds", Name: t.Kind, Namespace: t.Namespace}
+		if err := s.gate.May(ctx, in.caller, use); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayChooseFreely asks whether somebody who names what runs could create a Job of it himself.
+func (s *server) mayChooseFreely(ctx context.Context, in intake, b built) error {
+	asked := map[string]bool{}
+	for i, t := range in.tasks {
+		if !b.free[i] || asked[t.Namespace] {
+			continue
+		}
+		asked[t.Namespace] = true
+		create := auth.Access{Verb: "create", Group: "batch", Resource: "jobs", Namespace: t.Namespace}
+		if err := s.gate.May(ctx, in.caller, create); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tasks(verb, subresource, namespace string) auth.Access {
+	return auth.Access{Verb: verb, Group: auth.Group, Resource: "tasks", Subresource: subresource, Namespace: namespace}
+}
+
+// withoutKey leaves the key out of a body: it says which request this is, not what it asks for.
+func withoutKey(body any) any {
+	all, ok := body.(map[string]any)
+	if !ok {
+		return body
+	}
+	if _, has := all["idempotency_key"]; !has {
+		return body
+	}
+	rest := make(map[string]any, len(all))
+	for name, v := range all {
+		if name != "idempotency_key" {
+			rest[name] = v
+		}
+	}
+	return rest
+}

@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// GetTask reads one Task.
+func (s *server) GetTask(ctx context.Context, r GetTaskRequestObject) (GetTaskResponseObject, error) {
+	ctx, known := plain(ctx)
+	t, view, err := s.seen(ctx, known.identity, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return GetTask200JSONResponse(wireTask(t, view)), nil
+}
+
+// seen reads a Task that the caller may get. One that he may not is as good as absent.
+func (s *server) seen(ctx context.Context, caller auth.Identity, id string) (task.Task, View, error) {
+	t, view, err := s.finder.Find(ctx, id)
+	if err != nil {
+		return task.Task{}, View{}, fmt.Errorf("read task: %w", err)
+	}
+	err = s.gate.May(ctx, caller, tasks("get", "", t.Namespace))
+	var forbidden *auth.ForbiddenError
+	if errors.As(err, &forbidden) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return task.Task{}, View{}, err
+	}
+	return t, view, nil
+}
+
+// ListTasks lists Tasks, newest first.
+func (s *server) ListTasks(ctx context.Context, r ListTasksRequestObject) (ListTasksResponseObject, error) {
+	ctx, known := plain(ctx)
+	p := r.Params
+	if err := s.gate.May(ctx, known.identity, tasks("list", "", p.Namespace)); err != nil {
+		return nil, err
+	}
+	filter := Filter{
+		Namespace: p.Namespace, Kind: p.Kind, Queue: p.Queue, Lane: p.Lane, State: task.State(p.State), Cursor: p.Cursor,
+		CreatedAfter: p.CreatedAfter, CreatedBefore: p.CreatedBefore, Limit: limit(p.Limit),
+	}
+	for _, label := range p.Label {
+		key, value, _ := strings.Cut(label, "=")
+		if old, twice := filter.Labels[key]; twice && old != value {
+			return ListTasks200JSONResponse(api.TaskPage{Items: []api.Task{}}), nil // nothing carries both
+		}
+		if filter.Labels == nil {
+			filter.Labels = map[string]string{}
+		}
+		filter.Labels[key] = value
+	}
+	page, err := s.finder.List(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
+	}
+	out := api.TaskPage{Items: make([]api.Task, len(page.Items)), Next: page.Next}
+	for i, item := range page.Items {
+		out.Items[i] = wireTask(item.Task, item.View)
+	}
+	return ListTasks200JSONResponse(out), nil
+}
+
+const defaultLimit = 50
+
+func limit(asked int32) int {
+	if asked == 0 {
+		return defaultLimit
+	}
+	return int(asked)
+}
+
+// CancelTask asks for a Task to stop.
+func (s *server) CancelTask(ctx context.Context, r CancelTaskRequestObject) (CancelTaskResponseObject, error) {
+	ctx, known := plain(ctx)
+	t, _, err := s.seen(ctx, known.identity, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.gate.May(ctx, known.identity, tasks("create", "cancel", t.Namespace)); err != nil {
+		return nil, err
+	}
+	note := ""
+	if r.Body != nil {
+		note = r.Body.Note
+	}
+	if _, err = s.canceler.Cancel(ctx, t.ID, known.identity.User, note); err != nil {
+		return nil, fmt.Errorf("cancel task: %w", err)
+	}
+	t, view, err := s.finder.Find(ctx, t.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read the canceled task: %w", err)
+	}
+	if t.State.Terminal() {
+		return CancelTask200JSONResponse(wireTask(t, view)), nil
+	}
+	return CancelTask202JSONResponse(wireTask(t, view)), nil
+}
+
+// ListAttempts lists the Attempts of a Task.
+func (s *server) ListAttempts(ctx context.Context, r ListAttemptsRequestObject) (ListAttemptsResponseObject, error) {
+	ctx, known := plain(ctx)
+	t, _, err := s.seen(ctx, known.identity, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := s.history.Attempts(ctx, t.ID)
+	if err != nil {
+		return nil, fmt.Errorf("list attempts: %w", err)
+	}
+	out := api.AttemptList{Items: make([]api.Attempt, len(attempts))}
+	for i, a := range attempts {
+		out.Items[i] = wireAttempt(a)
+	}
+	return ListAttempts200JSONResponse(out), nil
+}
+
+// ListEvents lists the history of a Task.
+func (s *server) ListEvents(ctx context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
+	ctx, known := plain(ctx)
+	t, _, err := s.seen(ctx, known.identity, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	events, err := s.history.Events(ctx, t.ID, r.Params.After, limit(r.Params.Limit))
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	out := api.EventPage{Items: make([]api.Event, len(events))}
+	for i, e := range events {
+		out.Items[i] = api.Event{
+			Position: e.Position, Task: t.ID, Attempt: int32(e.Attempt), Type: e.Type, Actor: e.Actor, At: e.At.UTC(),
+			Data: api.AnyJSON(e.Data),
+		}
+		out.Next = e.Position
+	}
+	return ListEvents200JSONResponse(out), nil
+}

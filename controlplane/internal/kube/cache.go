@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"slipway.dev/slipway/controlplane/internal/loop"
+	"slipway.dev/slipway/pkg/task"
+)
+
+const (
+	byAttempt = "attempt"
+	// watchRenewed is how often the server ends a watch, give or take a quarter, so that the next one proves that it is
+	// heard. An ended watch goes on from where it was.
+	watchRenewed = 30 * time.Second
+)
+
+// cached holds the open Jobs and pods of this Slipway, stripped, and says which Attempt an event is about.
+type cached struct {
+	client *Client
+	jobs   map[string]*informer // by namespace; one under "" for all of them
+	pods   map[string]*informer
+	look   atomic.Pointer[func(attempt int64)]
+}
+
+// informer is a shared informer that knows when it was last heard.
+type informer struct {
+	cache.SharedIndexInformer
+	heard atomic.Int64 // Unix nanoseconds by the local clock; 0: never
+}
+
+func newCached(c *Client) (*cached, error) {
+	all := &cached{client: c, jobs: map[string]*informer{}, pods: map[string]*informer{}}
+	for _, ns := range c.cfg.Namespaces {
+		jobs, err := all.informer(&batchv1.Job{}, listWatch{
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return c.api.BatchV1().Jobs(ns).List(ctx, o)
+			},
+			watch: c.api.BatchV1().Jobs(ns).Watch,
+		})
+		if err != nil {
+			return nil, err
+		}
+		pods, err := all.informer(&corev1.Pod{}, listWatch{
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return c.api.CoreV1().Pods(ns).List(ctx, o)
+			},
+			watch: c.api.CoreV1().Pods(ns).Watch,
+		})
+		if err != nil {
+			return nil, err
+		}
+		all.jobs[ns], all.pods[ns] = jobs, pods
+	}
+	return all, nil
+}
+
+type listWatch struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func (all *cached) informer(example runtime.Object, lw listWatch) (*informer, error) {
+	selector, in := all.client.open(), &informer{}
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			list, err := lw.list(ctx, o)
+			if err == nil {
+				in.hear()
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selector
+			o.TimeoutSeconds = new(seconds(loop.Jitter(watchRenewed, 0.25)))
+			w, err := lw.watch(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			in.hear()
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				in.hear()
+				return e, true
+			}), nil
+		},
+	}, all.client.api)
+	in.SharedIndexInformer = cache.NewSharedIndexInformerWithOptions(source, example, cache.SharedIndexInformerOptions{
+		Indexers: cache.Indexers{byAttempt: attemptIndex},
+	})
+	if err := in.SetTransform(strip); err != nil {
+		return nil, fmt.Errorf("set up a watch: %w", err)
+	}
+	if _, err := in.AddEventHandler(all.handler()); err != nil {
+		return nil, fmt.Errorf("set up a watch: %w", err)
+	}
+	return in, nil
+}
+
+func (in *informer) hear() { in.heard.Store(time.Now().UnixNano()) }
+
+func attemptIndex(obj any) ([]string, error) {
+	o, ok := obj.(metav1.Object)
+	if !ok {
+		return nil, nil
+	}
+	return []string{o.GetLabels()[LabelAttempt]}, nil
+}
+
+// handler turns events into keys. Updates that change nothing of what a task.Seen shows are left out.
+func (all *cached) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: all.tell,
+		UpdateFunc: func(before, after any) {
+			if !sameSight(before, after) {
+				all.tell(after)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if last, missed := obj.(cache.DeletedFinalStateUnknown); missed {
+				obj = last.Obj
+			}
+			// An object that we closed leaves the watch without being deleted.
+			if j, ok := obj.(*batchv1.Job); ok && j.DeletionTimestamp == nil {
+				all.client.kept.add(time.Now())
+			}
+			all.tell(obj)
+		},
+	}
+}
+
+func (all *cached) tell(obj any) {
+	look, o := all.look.Load(), metav1.Object(nil)
+	if o, _ = obj.(metav1.Object); look == nil || o == nil {
+		return
+	}
+	if attempt, _, ok := all.client.attemptOf(o); ok {
+		(*look)(attempt)
+	}
+}
+
+func sameSight(before, after any) bool {
+	switch was := before.(type) {
+	case *corev1.Pod:
+		is, ok := after.(*corev1.Pod)
+		return ok && reflect.DeepEqual(seenPod(was), seenPod(is))
+	case *batchv1.Job:
+		is, ok := after.(*batchv1.Job)
+		return ok && seenJob(was) == seenJob(is)
+	}
+	return false
+}
+
+// Run keeps the cache up to date and calls look with the id of each Attempt of which something changed, until ctx is
+// done. It never calls with a fact: what changed is for Observe to say.
+func (c *Client) Run(ctx context.Context, look func(attempt int64)) error {
+	c.cache.look.Store(&look)
+	var runs []func(context.Context) error
+	for _, in := range c.cache.informers() {
+		runs = append(runs, func(ctx context.Context) error {
+			in.RunWithContext(ctx)
+			return nil
+		})
+	}
+	if err := loop.Together(ctx, runs...); err != nil {
+		return fmt.Errorf("watch the cluster: %w", err)
+	}
+	return nil
+}
+
+// WaitSynced returns when the cache has everything that was there when Run began.
+func (c *Client) WaitSynced(ctx context.Context) error {
+	for _, in := range c.cache.informers() {
+		if !cache.WaitForCacheSync(ctx.Done(), in.HasSynced) {
+			return errors.Join(errors.New("the cache of the cluster is not filled yet"), ctx.Err())
+		}
+	}
+	return nil
+}
+
+// SyncAge tells how long the quietest of the watches has not been heard; ok is false until each was filled once. A
+// healthy one is renewed every 40 s at the latest.
+func (c *Client) SyncAge() (age time.Duration, ok bool) {
+	for _, in := range c.cache.informers() {
+		heard := in.heard.Load()
+		if heard == 0 || !in.HasSynced() {
+			return 0, false
+		}
+		age = max(age, time.Since(time.Unix(0, heard)))
+	}
+	return age, true
+}
+
+func (all *cached) informers() []*informer {
+	return slices.AppendSeq(slices.Collect(maps.Values(all.jobs)), maps.Values(all.pods))
+}
+
+// find reads what the cache has of an Attempt under its fence.
+func (all *cached) find(a task.Attempt) found {
+	var f found
+	key, fence := decimal(a.ID), decimal(a.Fence)
+	for _, obj := range indexed(all.jobs, a.Namespace, key) {
+		if j, ok := obj.(*batchv1.Job); ok && j.Labels[LabelFence] == fence {
+			f.jobs = append(f.jobs, j)
+		}
+	}
+	for _, obj := range indexed(all.pods, a.Namespace, key) {
+		if p, ok := obj.(*corev1.Pod); ok && p.Labels[LabelFence] == fence {
+			f.pods = append(f.pods, p)
+		}
+	}
+	return f
+}
+
+func indexed(informers map[string]*informer, namespace, key string) []any {
+	in := or(informers[namespace], informers[""])
+	if in == nil {
+		return nil
+	}
+	objs, err := in.GetIndexer().ByIndex(byAttempt, key)
+	if err != nil {
+		return nil // only for an index that does not exist
+	}
+	return objs
+}
+
+// strip keeps what a task.Seen needs.
+func strip(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		o.ObjectMeta = bareMeta(o.ObjectMeta)
+		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds}
+		o.Status = corev1.PodStatus{
+			Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message, Conditions: o.Status.Conditions,
+			InitContainerStatuses: bareStatuses(o.Status.InitContainerStatuses),
+			ContainerStatuses:     bareStatuses(o.Status.ContainerStatuses),
+		}
+	case *batchv1.Job:
+		o.ObjectMeta = bareMeta(o.ObjectMeta)
+		o.Spec = batchv1.JobSpec{Suspend: o.Spec.Suspend}
+		o.Status = batchv1.JobStatus{Conditions: o.Status.Conditions}
+	}
+	return obj, nil
+}
+
+func bareMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.Finalizers,
+	}
+}
+
+func bareStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	bare := make([]corev1.ContainerStatus, len(all))
+	for i, s := range all {
+		bare[i] = corev1.ContainerStatus{Name: s.Name, State: s.State}
+	}
+	return bare
+}

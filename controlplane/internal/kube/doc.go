@@ -1,0 +1,26 @@
+// Package kube is all that the control plane does in a cluster: it builds and creates Jobs, watches them and their pods,
+// shows what is there as a task.Seen, stops, closes and cleans up, and asks Kubernetes who somebody is and what they may
+// do. It decides nothing about outcomes.
+//
+// Every call has a time-out; writes are creates, deletes with a uid precondition, and patches. What is read from the cache
+// is stripped and never written back.
+//
+// A connection that went silent is found within 15 s: HTTP/2 pings after 10 s of silence and waits 5 s for the answer.
+// A watch is renewed every half minute, so a server that answers pings and sends nothing is found too; SyncAge tells how
+// long the quietest watch has been silent.
+//
+// The rights it needs, and all that manifests may give. In each namespace where Jobs run:
+//
+//	apiGroup               resource               verbs
+//	batch                  jobs                   create get list watch patch delete
+//	""                     pods                   create (dry run only) get list watch patch delete
+//	""                     pods/log               get
+//	""                     resourcequotas         list
+//
+// In the cluster:
+//
+//	authentication.k8s.io  tokenreviews           create
+//	authorization.k8s.io   subjectaccessreviews   create
+//
+// Allowed imports: pkg/task, controlplane/internal/loop, client-go and what comes with it.
+package kube

@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.dev/slipway/pkg/task"
+)
+
+// asker is what was refused: a Job, or the pod of a dry run.
+type asker struct {
+	namespace string
+	job       *batchv1.Job
+	pod       *corev1.Pod
+}
+
+// refusal classifies the API server's no. Causes and details come first; a 403 without a cause (quota, PodSecurity, a
+// missing service account and missing rights all look alike) is told apart by facts: has a quota room, and is a bare pod
+// taken in the same namespace? Texts are shown, never read.
+func (c *Client) refusal(ctx context.Context, err error, what asker) *task.Refusal {
+	r := &task.Refusal{Message: err.Error(), Cause: task.RefusedUnknown}
+	var status apierrors.APIStatus
+	switch {
+	case unavailable(err):
+		r.Cause, r.RetryAfter = task.RefusedUnavailable, retryAfter(err)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), missingNamespace(err):
+		r.Cause = task.RefusedNamespace
+	case apierrors.IsForbidden(err):
+		c.forbidden(ctx, what, r)
+	case errors.As(err, &status) && final(status.Status().Code):
+		r.Cause = task.RefusedInvalid
+	}
+	return r
+}
+
+// final tells the status codes that the same request gets again.
+func final(code int32) bool {
+	switch code {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusNotAcceptable:
+		return true
+	}
+	return false
+}
+
+// unavailable reports whether err says nothing about the request: the server was not reached, was busy or was broken.
+func unavailable(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
+	}
+	var network net.Error
+	var address *url.Error
+	return errors.As(err, &network) || errors.As(err, &address) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func retryAfter(err error) time.Duration {
+	if after, ok := apierrors.SuggestsClientDelay(err); ok {
+		return time.Duration(after) * time.Second
+	}
+	return 0
+}
+
+// missingNamespace reports whether err says that the namespace does not exist.
+func missingNamespace(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "namespaces"
+}
+
+// forbidden completes the refusal of a 403 that names no cause.
+func (c *Client) forbidden(ctx context.Context, what asker, r *task.Refusal) {
+	if full, counts := c.quota(ctx, what); full {
+		r.Cause, r.JobCount = task.RefusedQuota, counts
+		return
+	}
+	if what.pod != nil && c.tryPod(ctx, barePod(what.pod)) == nil {
+		// The namespace takes pods, and takes them from us: it is this one that it does not take.
+		r.Cause = task.RefusedInvalid
+	}
+}
+
+// barePod is a pod beyond reproach: the strictest security, the namespace's own service account, no wishes.
+func barePod(p *corev1.Pod) *corev1.Pod {
+	of := p.Spec.Containers[0]
+	of.Resources, of.VolumeMounts, of.Env = corev1.ResourceRequirements{}, nil, nil
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, GenerateName: p.GenerateName, Labels: p.Labels},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
+			SecurityContext: restricted(), Containers: []corev1.Container{of},
+		},
+	}
+}
+
+// quota reports whether a ResourceQuota of the namespace has no room for what was refused, and whether it counts Jobs.
+func (c *Client) quota(ctx context.Context, what asker) (full, countsJobs bool) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	quotas, err := c.api.CoreV1().ResourceQuotas(what.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, false
+	}
+	uses := usage(what)
+	for _, q := range quotas.Items {
+		for name, hard := range q.Status.Hard {
+			use, asked := uses[name]
+			used := q.Status.Used[name]
+			used.Add(use)
+			if asked && used.Cmp(hard) > 0 {
+				full = true
+				countsJobs = countsJobs || what.job != nil
+			}
+		}
+	}
+	return full, countsJobs
+}
+
+// usage is what a Job or a pod would take of the resources that quotas name.
+func usage(what asker) corev1.ResourceList {
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	if what.job != nil {
+		return corev1.ResourceList{"count/jobs.batch": one}
+	}
+	uses := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
+	add := func(name corev1.ResourceName, q resource.Quantity) {
+		sum := uses[name]
+		sum.Add(q)
+		uses[name] = sum
+	}
+	for _, container := range what.pod.Spec.Containers {
+		requests := container.Resources.Requests.DeepCopy()
+		for name, q := range container.Resources.Limits {
+			add("limits."+name, q)
+			if _, own := requests[name]; !own { // a limit without a request is the request too
+				add("requests."+name, q)
+				add(name, q)
+			}
+		}
+		for name, q := range requests {
+			add("requests."+name, q)
+			add(name, q)
+		}
+	}
+	return uses
+}

@@ -41,7 +41,7 @@ type Cluster struct {
 	Kubeconfig string // file with the administrator's credentials
 	APIServer  string // URL, reachable from the host
 	HostIP     string // an address of the host: pods reach host processes that listen on it
-	AuditLog   string // file, one JSON object a line: see auditPolicy
+	AuditLog   string // file, one JSON object a line: requests to Jobs and pods, and all other writes but events and leases
 	Kubectl    string // path of the kubectl binary
 	NodeName   string // the Node object's name; empty in profile API
 

@@ -96,7 +96,7 @@ func missing(needs []Need) []string {
 }
 
 func apt(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...)
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -10,7 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+
+	"slipway.dev/slipway/e2e/packages"
 )
+
+// Needs is what a private server takes from the distribution.
+var Needs = []packages.Need{{File: "/usr/lib/postgresql/*/bin/postgres", Package: "postgresql"}}
 
 // ErrNotInstalled says that the host has no PostgreSQL server.
 var ErrNotInstalled = errors.New("no PostgreSQL server found in PATH or /usr/lib/postgresql/*/bin")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"slipway.dev/slipway/e2e/packages"
 )
 
 // Parts names the programs of the cluster in the order of their start.
@@ -108,8 +110,8 @@ func (c *Cluster) NodeCommand(ctx context.Context, name string, args ...string) 
 		return nil, err
 	}
 	argv := append(append(enter, name), args...)
-	cmd := exec.CommandContext(ctx, tool(argv[0]), argv[1:]...)
-	cmd.Env = append(os.Environ(), "PATH="+searchPath, c.mark())
+	cmd := exec.CommandContext(ctx, packages.Find(argv[0]), argv[1:]...)
+	cmd.Env = append(os.Environ(), "PATH="+packages.SearchPath, c.mark())
 	return cmd, nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway.dev/slipway/e2e/packages"
 )
 
 // keeperPart is the process that holds the namespaces of a node.
@@ -200,7 +202,7 @@ func ip(ctx context.Context, args ...string) (string, error) {
 }
 
 func command(ctx context.Context, argv ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, tool(argv[0]), argv[1:]...)
+	cmd := exec.CommandContext(ctx, packages.Find(argv[0]), argv[1:]...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"slipway.dev/slipway/e2e/packages"
 )
 
 // process identifies a process beyond its pid, which may be given out again.
@@ -27,7 +29,6 @@ type process struct {
 const (
 	clusterVariable = "SLIPWAY_CLUSTER"
 	partVariable    = "SLIPWAY_PART"
-	searchPath      = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // identify reads who a running process is; ended is true for one that only
@@ -107,9 +108,9 @@ func (c *Cluster) launch(part string, argv []string) error {
 		return fmt.Errorf("start %s: %w", part, err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(tool(argv[0]), argv[1:]...)
+	cmd := exec.Command(packages.Find(argv[0]), argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
-	cmd.Env = []string{"PATH=" + searchPath, "HOME=" + c.Dir, c.mark(), partVariable + "=" + part}
+	cmd.Env = []string{"PATH=" + packages.SearchPath, "HOME=" + c.Dir, c.mark(), partVariable + "=" + part}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", part, err)

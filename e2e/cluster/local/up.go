@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"slipway.dev/slipway/e2e/packages"
 )
 
 // Up returns a running cluster: at once if it runs, else after it started what
@@ -35,7 +37,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	defer func() { _ = held.Close() }()
 	if o.Profile == Node {
-		if err := installPackages(ctx, p); err != nil {
+		if err := packages.Ensure(ctx, p.log, Needs...); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +157,7 @@ func (c *Cluster) healthy(ctx context.Context) bool {
 			return false
 		}
 	}
-	if probeAccount(ctx, c) != nil || !isFile(c.Kubectl) {
+	if _, err := os.Stat(c.Kubectl); err != nil || probeAccount(ctx, c) != nil {
 		return false
 	}
 	return c.Profile == API || c.probeNode(ctx, time.Time{}) == nil

@@ -20,7 +20,9 @@ const (
 	longestPause = 8 * time.Second // cap of the doubling, jitter of a fifth aside
 	reapWithin   = 2 * time.Second // after the grace period, for the handler to have killed its processes
 	fencedFinish = 5 * time.Second // the one last try to report of a runner that has fenced itself
-	maxReserve   = 5 * time.Second // of the pod's grace period, kept for the report
+	// reportWithin is what a runner has for the report after the grace period of its handler: the pod is made with 5 s
+	// more than the Task's grace period.
+	reportWithin = 4500 * time.Millisecond
 )
 
 // plane is the control plane as a runner sees it.
@@ -108,7 +110,7 @@ func (r *runner) giveUp(why string) {
 }
 
 // finish reports until somebody took it, the Attempt is known to be given up, or the pod may not live any longer: up
-// to the fence time after the last good heartbeat, or, once SIGTERM has come, up to the end of the grace period.
+// to the fence time after the last good heartbeat, or, once SIGTERM has come, until shortly before the kubelet's kill.
 func (r *runner) finish(w *watch, report task.Report) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.finishBy(report))
 	defer cancel()

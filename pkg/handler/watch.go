@@ -85,7 +85,7 @@ func (w *watch) attend() ending {
 			return end
 		case <-told:
 			told = nil
-			w.stopBy(ErrTerminated, w.termAt().Add(w.grace()-w.reserve()))
+			w.stopBy(ErrTerminated, w.termAt().Add(w.grace()))
 		case <-timerC(w.deadline):
 			w.stopBy(ErrDeadline, time.Now().Add(w.grace()))
 		case <-w.fence.C:
@@ -200,9 +200,6 @@ func (w *watch) hear(b beatResult) {
 
 func (w *watch) grace() time.Duration { return w.grant.Grace.Duration() }
 
-// reserve is the part of the pod's grace period that is kept back from the handler, for the report.
-func (w *watch) reserve() time.Duration { return min(w.grace()/4, maxReserve) }
-
 // termAt is when SIGTERM came.
 func (w *watch) termAt() time.Time {
 	var t *termination
@@ -214,7 +211,7 @@ func (w *watch) termAt() time.Time {
 
 // lastWord is until when a pod that was told to stop may try to report: a little before the kubelet kills it.
 func (w *watch) lastWord() time.Time {
-	return w.termAt().Add(w.grace() - w.reserve()/4)
+	return w.termAt().Add(w.grace() + reportWithin)
 }
 
 // finishBy is until when to try to report.

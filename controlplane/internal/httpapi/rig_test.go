@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/kinds"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	taskID    = "0190a0b0-0000-7000-8000-000000000001"
+	absentID  = "0190a0b0-0000-7000-8000-00000000ffff"
+	secretKey = "0123456789abcdef0123456789abcdef"
+	good      = `{"kind":"command.run","namespace":"shop","params":{"command":["true"]}}`
+)
+
+// backend plays everything below the edge. Tokens are names; rights are a list of texts as Access writes them.
+type backend struct {
+	mu     sync.Mutex
+	rights map[string][]string // user → accesses; "*" is all
+	fail   error               // from the store
+	done   []Accepted          // what Repeated knows; nil: nothing
+	result api.BatchItemResult // what Submit answers; created where empty
+
+	submitted []Submission
+	filters   []Filter
+	reports   []Report
+	beats     []Beat
+	canceled  []string
+
+	log      io.ReadCloser
+	logErr   error
+	attempts []task.Attempt
+	task     task.Task
+	carries  error
+}
+
+var errForTest = errors.New("pq: relation \"hunter2\" does not exist")
+
+func (b *backend) User(_ context.Context, token string) (auth.Identity, error) {
+	if _, known := b.rights[token]; !known {
+		return auth.Identity{}, auth.ErrNoIdentity
+	}
+	return auth.Identity{User: token}, nil
+}
+
+func (b *backend) Runner(_ context.Context, token string) (auth.Identity, error) {
+	if token != "pod" {
+		return auth.Identity{}, auth.ErrNoIdentity
+	}
+	return auth.Identity{User: "runner", Namespace: "shop", PodName: "p", PodUID: "u", Node: "n"}, nil
+}
+
+func (b *backend) May(_ context.Context, id auth.Identity, a auth.Access) error {
+	if all := b.rights[id.User]; slices.Contains(all, "*") || slices.Contains(all, a.String()) {
+		return nil
+	}
+	return &auth.ForbiddenError{Access: a}
+}
+
+func (b *backend) Submit(_ context.Context, s Submission) ([]Accepted, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fail != nil {
+		return nil, b.fail
+	}
+	b.submitted = append(b.submitted, s)
+	out := make([]Accepted, len(s.Items))
+	for i, item := range s.Items {
+		t := item.Task
+		t.ID, t.State, t.CreatedAt, t.Seq = taskID, task.Queued, time.Unix(1, 0), 1
+		out[i] = Accepted{Task: t, Result: api.ResultCreated}
+		if b.result != "" {
+			out[i].Result = b.result
+		}
+	}
+	return out, nil
+}
+
+func (b *backend) Repeated(context.Context, Submission) ([]Accepted, bool, error) {
+	return b.done, b.done != nil, b.fail
+}
+
+func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
+	if id != b.task.ID {
+		return task.Task{}, View{}, ErrNotFound
+	}
+	return b.task, View{}, b.fail
+}
+
+func (b *backend) List(_ context.Context, f Filter) (Page, error) {
+	b.filters = append(b.filters, f)
+	return Page{Items: []Listed{{Task: b.task}}, Next: "more"}, b.fail
+}
+
+func (b *backend) Attempts(context.Context, string) ([]task.Attempt, error) {
+	return b.attempts, b.fail
+}
+
+func (b *backend) Events(context.Context, string, string, int) ([]task.Event, error) {
+	return []task.Event{{Position: "1-2", TaskID: taskID, Type: "created", At: time.Unix(1, 0)}}, b.fail
+}
+
+func (b *backend) Cancel(_ context.Context, id, by, note string) (task.Task, error) {
+	if b.fail != nil {
+		return task.Task{}, b.fail
+	}
+	b.canceled = append(b.canceled, id+" by "+by+": "+note)
+	return b.task, nil
+}
+
+func (b *backend) Open(context.Context, task.Task, task.Attempt, LogRequest) (LogStream, error) {
+	return LogStream{Body: b.log, Source: "live"}, b.logErr
+}
+
+func (b *backend) Carries(context.Context, auth.Identity, int64, int64) error { return b.carries }
+
+func (b *backend) Start(_ context.Context, s Start) (task.Task, task.Attempt, error) {
+	return b.task, task.Attempt{ID: s.Attempt, Number: 1, Fence: s.Fence}, b.fail
+}
+
+func (b *backend) Beat(_ context.Context, beat Beat) (BeatAnswer, error) {
+	b.beats = append(b.beats, beat)
+	return BeatAnswer{Cancel: true, Left: 90 * time.Second}, b.fail
+}
+
+func (b *backend) Report(_ context.Context, r Report) error {
+	b.reports = append(b.reports, r)
+	return b.fail
+}
+
+// rig is the edge over a backend.
+type rig struct {
+	*testing.T
+	*backend
+	server *http.Server
+	logged *strings.Builder
+	ready  error
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, logged: &strings.Builder{}, backend: &backend{
+		rights: map[string][]string{
+			"admin":  {"*"},
+			"nobody": {},
+			"viewer": {"get tasks.slipway.dev in namespace shop", "list tasks.slipway.dev in namespace shop"},
+		},
+		task: task.Task{
+			ID: taskID, Kind: "command.run", Namespace: "shop", Mode: task.Parallel, Queue: "default", Class: task.Normal,
+			State: task.Running, Params: json.RawMessage(`{"command":["true"]}`), Spec: task.DefaultSpec(), CreatedAt: time.Unix(1, 0),
+		},
+		attempts: []task.Attempt{{ID: 7, Number: 1, State: task.Started, ClaimedAt: time.Unix(1, 0)}},
+		log:      io.NopCloser(strings.NewReader("hello\n")),
+	}}
+	b := r.backend
+	server, err := New(Config{
+		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
+		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
+		Version: api.Version{Version: "test", API: "v1"},
+		Log:     loggerInto(r.logged),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = server
+	return r
+}
+
+// request is one call; headers are pairs.
+type request struct {
+	method, path, token, body string
+	headers                   []string
+}
+
+func (r *rig) send(q request) *httptest.ResponseRecorder {
+	r.Helper()
+	body := io.Reader(http.NoBody)
+	if q.body != "" {
+		body = strings.NewReader(q.body)
+	}
+	in := httptest.NewRequest(q.method, q.path, body)
+	if q.token != "" {
+		in.Header.Set("Authorization", "Bearer "+q.token)
+	}
+	if q.body != "" {
+		in.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(q.headers); i += 2 {
+		in.Header.Set(q.headers[i], q.headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	r.server.Handler.ServeHTTP(w, in)
+	return w
+}
+
+// problem checks that an answer is a problem of that status and returns it.
+func (r *rig) problem(w *httptest.ResponseRecorder, status int) api.Problem {
+	r.Helper()
+	var p api.Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != status || p.Status != status ||
+		w.Header().Get("Content-Type") != "application/problem+json" || p.Title == "" || p.RequestID == "" ||
+		!strings.HasPrefix(p.Type, "urn:slipway:problem:") {
+		r.Errorf("want a problem with status %d, got %d %s", status, w.Code, w.Body)
+	}
+	return p
+}
+
+func pointers(p api.Problem) string {
+	all := make([]string, len(p.Errors))
+	for i, f := range p.Errors {
+		all[i] = f.Pointer
+	}
+	return strings.Join(all, " ")
+}
+
+func sessionToken(attempt, fence int64, pod string) string {
+	return auth.Session{Attempt: attempt, Fence: fence, PodUID: pod}.Key([]byte(secretKey))
+}
+
+func decode[T any](t *testing.T, w *httptest.ResponseRecorder) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+		t.Fatalf("read %s: %v", w.Body, err)
+	}
+	return v
+}

@@ -1,0 +1,341 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+)
+
+// everyRoute is one good request for each operation.
+var everyRoute = []struct {
+	request
+	asks   string // caller
+	status int
+}{
+	{request{method: "POST", path: "/v1/tasks", body: good}, "user", 201},
+	{request{method: "POST", path: "/v1/tasks:batch", body: `{"tasks":[` + good + `]}`}, "user", 201},
+	{request{method: "GET", path: "/v1/tasks?namespace=shop"}, "user", 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID}, "user", 200},
+	{request{method: "POST", path: "/v1/tasks/" + taskID + "/cancel"}, "user", 202},
+	{request{method: "GET", path: "/v1/tasks/" + taskID + "/attempts"}, "user", 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID + "/events"}, "user", 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID + "/logs"}, "user", 200},
+	{request{method: "POST", path: "/v1/runner/start", body: `{"attempt":7,"fence":9}`}, "pod", 200},
+	{request{method: "POST", path: "/v1/runner/heartbeat", body: `{"attempt":7,"fence":9,"pod_uid":"u"}`}, "session", 200},
+	{request{method: "POST", path: "/v1/runner/finish", body: `{"attempt":7,"fence":9,"pod_uid":"u","outcome":"succeeded"}`}, "session", 204},
+	{request{method: "GET", path: "/v1/version"}, "anybody", 200},
+	{request{method: "GET", path: "/v1/openapi.yaml"}, "anybody", 200},
+}
+
+func TestEveryRouteAnswersEachCallerAsItShould(t *testing.T) {
+	if len(everyRoute) != len(routes) {
+		t.Fatalf("%d routes are tested, %d exist", len(everyRoute), len(routes))
+	}
+	// What a user with a good token and too few rights gets, by operation.
+	nobody := []int{403, 403, 403, 404, 404, 404, 404, 404}
+	viewer := []int{403, 403, 200, 200, 403, 200, 200, 403}
+	tokens := map[string]string{
+		"none": "", "unknown": "stranger", "admin": "admin", "nobody": "nobody", "viewer": "viewer", "pod": "pod",
+		"session": sessionToken(7, 9, "u"), "other session": sessionToken(7, 10, "u"),
+	}
+	for i, route := range everyRoute {
+		for name, token := range tokens {
+			want := 401
+			switch {
+			case route.asks == "anybody", route.asks == "user" && name == "admin", route.asks == "pod" && name == "pod",
+				route.asks == "session" && name == "session":
+				want = route.status
+			case route.asks == "user" && name == "nobody":
+				want = nobody[i]
+			case route.asks == "user" && name == "viewer":
+				want = viewer[i]
+			}
+			t.Run(fmt.Sprintf("%s %s as %s", route.method, route.path, name), func(t *testing.T) {
+				r := newRig(t)
+				q := route.request
+				q.token = token
+				w := r.send(q)
+				if want >= 400 {
+					r.problem(w, want)
+				} else if w.Code != want {
+					t.Errorf("got %d %s, want %d", w.Code, w.Body, want)
+				}
+				if want == 401 && w.Header().Get("WWW-Authenticate") == "" {
+					t.Error("401 without WWW-Authenticate")
+				}
+			})
+		}
+	}
+}
+
+func TestForbiddenNamesVerbResourceAndNamespace(t *testing.T) {
+	r := newRig(t)
+	p := r.problem(r.send(request{method: "POST", path: "/v1/tasks/" + taskID + "/cancel", token: "viewer"}), 403)
+	if p.Detail != "not allowed to create tasks/cancel.slipway.dev in namespace shop" {
+		t.Errorf("detail %q", p.Detail)
+	}
+	r.rights["operator"] = []string{"create tasks.slipway.dev in namespace shop", "use kinds.slipway.dev command.run in namespace shop"}
+	p = r.problem(r.send(request{method: "POST", path: "/v1/tasks", token: "operator", body: good}), 403)
+	if p.Detail != "not allowed to create jobs.batch in namespace shop" {
+		t.Errorf("a free command: detail %q", p.Detail)
+	}
+	p = r.problem(r.send(request{method: "GET", path: "/v1/tasks", token: "viewer"}), 403)
+	if p.Detail != "not allowed to list tasks.slipway.dev in all namespaces" {
+		t.Errorf("a list of everything: detail %q", p.Detail)
+	}
+}
+
+func TestAHiddenTaskLooksLikeAnAbsentOne(t *testing.T) {
+	r := newRig(t)
+	hidden := r.problem(r.send(request{method: "GET", path: "/v1/tasks/" + taskID, token: "nobody"}), 404)
+	absent := r.problem(r.send(request{method: "GET", path: "/v1/tasks/" + absentID, token: "nobody"}), 404)
+	hidden.RequestID, absent.RequestID = "", ""
+	if fmt.Sprint(hidden) != fmt.Sprint(absent) {
+		t.Errorf("hidden %+v, absent %+v", hidden, absent)
+	}
+}
+
+func TestTheTokenMayStandInEitherHeader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		headers []string
+		status  int
+	}{
+		"slipway's own":                  {[]string{"Slipway-Authorization", "Bearer admin"}, 200},
+		"lower case scheme":              {[]string{"Authorization", "bearer admin"}, 200},
+		"a proxy's beside slipway's own": {[]string{"Authorization", "Bearer proxy", "Slipway-Authorization", "Bearer admin"}, 200},
+		"a bad one hides no good one":    {[]string{"Authorization", "Bearer admin", "Slipway-Authorization", "Bearer x"}, 401},
+		"no scheme":                      {[]string{"Authorization", "admin"}, 401},
+		"another scheme":                 {[]string{"Authorization", "Basic admin"}, 401},
+	} {
+		r := newRig(t)
+		if w := r.send(request{method: "GET", path: "/v1/tasks/" + taskID, headers: tc.headers}); w.Code != tc.status {
+			t.Errorf("%s: got %d, want %d", name, w.Code, tc.status)
+		}
+	}
+}
+
+func TestUnknownRoutesAndMethodsAreProblemsOfOurs(t *testing.T) {
+	r := newRig(t)
+	for _, path := range []string{"/", "/v1", "/v1/tasks/", "/v1/tasks/" + taskID + "/", "/v1/tasksZZZ", "/V1/tasks", "/v1//tasks", "/healthz/"} {
+		r.problem(r.send(request{method: "GET", path: path, token: "admin"}), 404)
+	}
+	for path, allow := range map[string]string{
+		"/v1/tasks": "POST, GET", "/v1/tasks/" + taskID: "GET", "/v1/tasks:batch": "POST", "/v1/runner/start": "POST", "/readyz": "GET",
+	} {
+		w := r.send(request{method: "DELETE", path: path, token: "admin"})
+		r.problem(w, 405)
+		for method := range strings.SplitSeq(allow, ", ") {
+			if !strings.Contains(w.Header().Get("Allow"), method) {
+				t.Errorf("%s: Allow is %q, want %q", path, w.Header().Get("Allow"), allow)
+			}
+		}
+	}
+}
+
+func TestReadinessNamesItsReason(t *testing.T) {
+	r := newRig(t)
+	if w := r.send(request{method: "GET", path: "/readyz"}); w.Code != 200 {
+		t.Errorf("ready: %d %s", w.Code, w.Body)
+	}
+	r.ready = errors.New("database: cannot be reached")
+	if w := r.send(request{method: "GET", path: "/readyz"}); w.Code != 503 || !strings.Contains(w.Body.String(), "database: cannot be reached") {
+		t.Errorf("not ready: %d %s", w.Code, w.Body)
+	}
+	if w := r.send(request{method: "GET", path: "/healthz"}); w.Code != 200 {
+		t.Errorf("alive: %d", w.Code)
+	}
+	r.ready = nil
+	if err := r.server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		w := r.send(request{method: "GET", path: "/readyz"})
+		return w.Code == 503 && strings.Contains(w.Body.String(), "shutting down")
+	})
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Error("did not happen within 5 s")
+}
+
+func TestTroubleIsAnsweredByItsSortAndNeverWithInnerText(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		status int
+		retry  bool
+	}{
+		{errForTest, 500, false},
+		{fmt.Errorf("read: %w", ErrUnavailable), 503, true},
+		{fmt.Errorf("ask: %w", auth.ErrUnavailable), 503, true},
+		{context.DeadlineExceeded, 503, true},
+		{&FullError{Namespace: "shop", Queue: "default", RetryAfter: 1500 * time.Millisecond}, 429, true},
+		{&ConflictError{Conflicts: []Conflict{{Task: taskID, Reason: ConflictLaneBusy}}}, 409, false},
+		{&ConflictError{Conflicts: []Conflict{{Reason: ConflictInProgress}}}, 409, true},
+	} {
+		r := newRig(t)
+		r.fail = tc.err
+		w := r.send(request{method: "POST", path: "/v1/tasks", token: "admin", body: good})
+		p := r.problem(w, tc.status)
+		if strings.Contains(w.Body.String(), "hunter2") || (w.Header().Get("Retry-After") != "") != tc.retry {
+			t.Errorf("%v: %s, Retry-After %q", tc.err, w.Body, w.Header().Get("Retry-After"))
+		}
+		if tc.status == 500 && (!strings.Contains(r.logged.String(), "hunter2") || !strings.Contains(r.logged.String(), p.RequestID)) {
+			t.Errorf("the log does not tell of it: %s", r.logged)
+		}
+	}
+}
+
+func TestAPanicIs500AndItsTextStaysInside(t *testing.T) {
+	r := newRig(t)
+	half, err := New(Config{Gate: r.backend, Log: loggerInto(r.logged)}) // without a Finder, reading a Task panics
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = half
+	w := r.send(request{method: "GET", path: "/v1/tasks/" + taskID, token: "admin"})
+	p := r.problem(w, 500)
+	if strings.Contains(w.Body.String(), "nil pointer") || !strings.Contains(r.logged.String(), "panicked") ||
+		!strings.Contains(r.logged.String(), p.RequestID) {
+		t.Errorf("answer %s, log %s", w.Body, r.logged)
+	}
+}
+
+func loggerInto(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+func TestABadTrustedProxyRefusesToStart(t *testing.T) {
+	if _, err := New(Config{TrustedProxies: []string{"10.0.0.0/99"}, Log: loggerInto(io.Discard)}); err == nil {
+		t.Error("started")
+	}
+}
+
+func TestForgedAddressesAreNotBelieved(t *testing.T) {
+	r := newRig(t)
+	r.send(request{method: "POST", path: "/v1/tasks", token: "admin", body: good, headers: []string{"X-Forwarded-For", "6.6.6.6", "X-Real-IP", "6.6.6.6"}})
+	if strings.Contains(r.logged.String(), "6.6.6.6") || !strings.Contains(r.logged.String(), "peer=192.0.2.1") {
+		t.Errorf("log: %s", r.logged)
+	}
+}
+
+func TestTokensNeverReachTheLog(t *testing.T) {
+	r := newRig(t)
+	r.fail = errForTest
+	for _, header := range []string{"Authorization", "Slipway-Authorization"} {
+		r.send(request{method: "POST", path: "/v1/tasks", body: good, headers: []string{header, "Bearer topsecret"}})
+	}
+	if strings.Contains(r.logged.String(), "topsecret") {
+		t.Errorf("log: %s", r.logged)
+	}
+}
+
+// serve starts the rig's server on a port of its own.
+func serve(t *testing.T, r *rig) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.server.Serve(listener) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := r.server.Shutdown(ctx); err != nil {
+			t.Errorf("shut down: %v", err)
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func get(t *testing.T, url string) *http.Response {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer admin")
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	return answer
+}
+
+func TestAFollowerSeesEachLineAtOnceAndTheServersEnd(t *testing.T) {
+	r := newRig(t)
+	out, in := io.Pipe()
+	r.log = out
+	url := serve(t, r)
+	answer := get(t, url+"/v1/tasks/"+taskID+"/logs?follow=true")
+	if answer.StatusCode != 200 || answer.Header.Get("Slipway-Log-Source") != "live" || answer.Header.Get("Slipway-Attempt") != "1" {
+		t.Fatalf("got %d %v", answer.StatusCode, answer.Header)
+	}
+	lines := bufio.NewReader(answer.Body)
+	for _, want := range []string{"one\n", "two\n"} {
+		if _, err := io.WriteString(in, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := lines.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("got %q %v, want %q", got, err, want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := r.server.Shutdown(ctx); err != nil {
+		t.Errorf("a follower keeps the server: %v", err)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), "broke off") {
+		t.Errorf("the follower's end: %q %v", rest, err)
+	}
+}
+
+func TestAFollowerThatLeavesEndsTheStreamBelow(t *testing.T) {
+	r := newRig(t)
+	out, in := io.Pipe()
+	r.log = out
+	url := serve(t, r)
+	answer := get(t, url+"/v1/tasks/"+taskID+"/logs?follow=true")
+	_ = answer.Body.Close()
+	eventually(t, func() bool {
+		_, err := io.WriteString(in, "x")
+		return errors.Is(err, io.ErrClosedPipe)
+	})
+}
+
+func TestAMissingLogSaysWhy(t *testing.T) {
+	r := newRig(t)
+	r.logErr = &MissingLogError{Reason: "pod_lost", Message: "the pod was gone before its log was kept"}
+	p := r.problem(r.send(request{method: "GET", path: "/v1/tasks/" + taskID + "/logs", token: "admin"}), 404)
+	if p.Type != "urn:slipway:problem:pod_lost" {
+		t.Errorf("got %+v", p)
+	}
+	p = r.problem(r.send(request{method: "GET", path: "/v1/tasks/" + taskID + "/logs?attempt=2", token: "admin"}), 404)
+	if p.Type != "urn:slipway:problem:no_attempt" {
+		t.Errorf("another attempt: %+v", p)
+	}
+	r.attempts = nil
+	p = r.problem(r.send(request{method: "GET", path: "/v1/tasks/" + taskID + "/logs", token: "admin"}), 404)
+	if p.Type != "urn:slipway:problem:never_started" {
+		t.Errorf("no attempt: %+v", p)
+	}
+}

@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"controlplane/internal/kube":      {"pkg/task", "controlplane/internal/loop"},
 	"controlplane/internal/dispatch":  {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},
 	"controlplane/internal/reconcile": {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},
+	"controlplane/internal/settle":    {"controlplane/internal/loop"},
 	"controlplane/internal/kinds":     {"pkg/task"},
 	"controlplane/internal/auth":      {"pkg/task"},
 	"controlplane/internal/logs":      {"pkg/task"},

@@ -34,7 +34,7 @@ type Decision struct {
 const (
 	launchedByOther = 2 * time.Second  // a leased Attempt older than this is launched by any replica
 	podOverdue      = 2 * time.Second  // a Job without a pod for so long is asked why
-	lookAgain       = 15 * time.Second // the slowest pace at which an open Attempt is looked at
+	lookAgain       = 15 * time.Second // where no deadline says when
 	haltAgain       = time.Second      // while something is being stopped
 	refusedAgain    = 5 * time.Second  // the least wait after a refusal that may pass
 )
@@ -241,7 +241,7 @@ func reported(t Task, a Attempt, now time.Time) Decision {
 	if left <= 0 {
 		return Decision{Action: ActHalt, Why: "reported its end, and the pod is still there after the grace period", Wait: WaitStop, Again: haltAgain}
 	}
-	return Decision{Action: ActWait, Why: "reported its end; its pod is to end", Again: min(left, lookAgain)}
+	return Decision{Action: ActWait, Why: "reported its end; its pod is to end", Again: left}
 }
 
 // atWork applies the run deadline.
@@ -254,7 +254,7 @@ func atWork(t Task, a Attempt, now time.Time) Decision {
 	if left <= 0 {
 		return Decision{Action: ActStop, Stop: StopRunDeadline, Why: fmt.Sprintf("ran longer than %v", t.Spec.RunDeadline.Duration())}
 	}
-	return Decision{Action: ActWait, Why: "a handler is at work", Again: min(left, lookAgain)}
+	return Decision{Action: ActWait, Why: "a handler is at work", Again: left}
 }
 
 // launching leaves a fresh claim to whoever claimed it. A Job that is there already is adopted by the same launch.
@@ -280,7 +280,7 @@ func podless(t Task, a Attempt, s Seen, now time.Time) Decision {
 		return refused(*s.Refusal)
 	}
 	return untilDeadline(t.Spec.StartDeadline.Duration(), age, "", Decision{
-		Action: ActWait, Why: "the Job has no pod, and one would be accepted", Again: age,
+		Action: ActWait, Why: "the Job has no pod, and one would be accepted", Again: min(age, lookAgain),
 	})
 }
 
@@ -305,9 +305,10 @@ func starting(t Task, a Attempt, s Seen, now time.Time) Decision {
 		return Decision{Action: ActStop, Stop: StopInvalid, Why: note}
 	}
 	age, limit := now.Sub(a.LaunchedAt), t.Spec.StartDeadline.Duration()
-	d := Decision{Action: ActWait, Why: note, Again: lookAgain}
+	d := Decision{Action: ActWait, Why: note, Again: limit}
 	if cause == ReasonUnschedulable {
 		limit, d.Wait = t.Spec.Capacity.Duration(), WaitCapacity
+		d.Again = limit
 	} else if p := newest(s.Pods); p != nil && p.Node != "" {
 		age -= min(max(p.Waited, 0), max(age, 0))
 	}
@@ -321,7 +322,7 @@ func starting(t Task, a Attempt, s Seen, now time.Time) Decision {
 func untilDeadline(limit, age time.Duration, note string, d Decision) Decision {
 	left := limit - age
 	if left > 0 {
-		d.Again = min(max(d.Again, podOverdue), left, lookAgain)
+		d.Again = min(max(d.Again, podOverdue), left)
 		return d
 	}
 	if note == "" {

@@ -77,7 +77,7 @@ func spends(v Verdict) Budget {
 		}
 		return SpendsRetry
 	case OutcomeLost:
-		if v.Reason == ReasonQuota {
+		if v.Reason == ReasonQuota || v.Reason == ReasonNameTaken {
 			return SpendsNothing
 		}
 		return SpendsLost

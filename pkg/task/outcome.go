@@ -45,6 +45,7 @@ const (
 	ReasonInvalid         Reason = "invalid"           // the API server refused the spec as invalid or forbidden
 	ReasonCannotRun       Reason = "cannot_run"        // the command does not exist or cannot be executed
 	ReasonNamespace       Reason = "namespace_gone"    // the namespace does not exist or is being deleted
+	ReasonNameTaken       Reason = "name_taken"        // another's Job bears the name: the next number is taken
 	ReasonRunDeadline     Reason = "deadline"          // the run deadline passed
 	ReasonStartDeadline   Reason = "start"             // nothing started before the start deadline
 	ReasonQueueDeadline   Reason = "queue_deadline"    // not claimed before the queue deadline

@@ -58,6 +58,14 @@ type Terminated struct {
 	Message  string // the termination message
 }
 
+// Trace is what open objects in the cluster say of themselves by their labels alone: a Job, its pods, or both.
+type Trace struct {
+	Attempt, Fence int64
+	Namespace      string
+	Name           string        // of the Job, else of a pod
+	Age            time.Duration // of the youngest object
+}
+
 // RefusalCause tells refusals of the API server apart.
 type RefusalCause string
 

@@ -77,9 +77,9 @@ func (c *Client) release(ctx context.Context, p *corev1.Pod) error {
 	return c.patchPod(ctx, p, types.StrategicMergePatchType, patch)
 }
 
-// Forget removes an orphan: its Job, and its pods.
-func (c *Client) Forget(ctx context.Context, o Orphan) error {
-	a := task.Attempt{ID: o.Attempt, Fence: o.Fence, Namespace: o.Namespace}
+// Remove deletes what left a trace and belongs to no Attempt: the Job, and its pods.
+func (c *Client) Remove(ctx context.Context, left task.Trace) error {
+	a := task.Attempt{ID: left.Attempt, Fence: left.Fence, Namespace: left.Namespace}
 	f, err := c.find(ctx, a, true)
 	if err != nil {
 		return err

@@ -6,25 +6,17 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"slipway.dev/slipway/pkg/task"
 )
 
-// Orphan is a set of objects of this Slipway that bear one Attempt and fence and are not closed. Whether it is an orphan
-// is for the database to say.
-type Orphan struct {
-	Attempt   int64
-	Fence     int64
-	Namespace string
-	Name      string        // of its Job, else of a pod
-	Age       time.Duration // of the youngest object
-}
-
-// Open lists everything of this Slipway that is not closed, from the cache, by Attempt and fence.
-func (c *Client) Open() []Orphan {
+// Traces lists everything of this Slipway that is not closed, from the cache, by Attempt and fence.
+func (c *Client) Traces() []task.Trace {
 	type id struct {
 		attempt, fence int64
 		namespace      string
 	}
-	all := map[id]Orphan{}
+	all := map[id]task.Trace{}
 	note := func(o metav1.Object) {
 		attempt, fence, ok := c.attemptOf(o)
 		if !ok {
@@ -35,7 +27,7 @@ func (c *Client) Open() []Orphan {
 		if known {
 			before.Age = min(before.Age, age)
 		} else {
-			before = Orphan{Attempt: attempt, Fence: fence, Namespace: key.namespace, Name: o.GetName(), Age: age}
+			before = task.Trace{Attempt: attempt, Fence: fence, Namespace: key.namespace, Name: o.GetName(), Age: age}
 		}
 		all[key] = before
 	}
@@ -48,11 +40,22 @@ func (c *Client) Open() []Orphan {
 			}
 		}
 	}
-	list := make([]Orphan, 0, len(all))
+	list := make([]task.Trace, 0, len(all))
 	for _, o := range all {
 		list = append(list, o)
 	}
 	return list
+}
+
+// Shows reports whether the cache has anything open of an Attempt, under whatever fence.
+func (c *Client) Shows(attempt int64) bool {
+	for _, in := range c.cache.informers() {
+		objs, err := in.GetIndexer().ByIndex(byAttempt, decimal(attempt))
+		if err == nil && len(objs) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // MaxFence reads the largest fence on any Job of this Slipway, closed ones included. After a restore of the database the

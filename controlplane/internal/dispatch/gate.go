@@ -1,0 +1,128 @@
+package dispatch
+
+import (
+	"sync"
+	"time"
+
+	"slipway.dev/slipway/pkg/task"
+)
+
+// enough is how many refusals in a row close a gate.
+const enough = 3
+
+// gate holds launches back where they are refused anyway: in one namespace, or everywhere while the cluster does not
+// answer. A closed gate lets one launch pass after each back-off; if it succeeds the gate is open again.
+type gate struct {
+	mu         sync.Mutex
+	everywhere lock
+	namespaces map[string]*lock
+}
+
+// lock is the state of one gate.
+type lock struct {
+	failures int
+	until    time.Time
+	probing  bool
+	last     reason
+}
+
+// reason is why a gate is closed.
+type reason struct {
+	reason task.WaitReason
+	note   string
+}
+
+func newGate() *gate { return &gate{namespaces: map[string]*lock{}} }
+
+// room says how many launches a claim may bring; where it is none, how long that lasts.
+func (g *gate) room(now time.Time) (limit int, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pass, wait := g.everywhere.may(now)
+	switch {
+	case !pass:
+		return 0, wait
+	case g.everywhere.failures >= enough:
+		return 1, 0
+	}
+	return batchSize, 0
+}
+
+// enter asks for one launch; leave must follow where it may pass.
+func (g *gate) enter(namespace string, now time.Time) (pass bool, wait time.Duration, why reason) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ns := g.namespaces[namespace]
+	if ns == nil {
+		ns = &lock{}
+		g.namespaces[namespace] = ns
+	}
+	for _, l := range []*lock{&g.everywhere, ns} {
+		if pass, wait := l.may(now); !pass {
+			return false, wait, l.last
+		}
+	}
+	g.everywhere.enter()
+	ns.enter()
+	return true, 0, reason{}
+}
+
+// leave reports what came of a launch that had entered; nil means that it passed, or that nothing was refused.
+func (g *gate) leave(namespace string, r *task.Refusal, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ns := g.namespaces[namespace]
+	switch {
+	case r == nil:
+		g.everywhere.open()
+		delete(g.namespaces, namespace)
+	case r.Cause == task.RefusedUnavailable:
+		g.everywhere.fail(r, now)
+		ns.probed()
+	case r.Cause == task.RefusedQuota, r.Cause == task.RefusedUnknown:
+		g.everywhere.open() // it answers
+		ns.fail(r, now)
+	default: // refused for what it is: that says nothing about the next
+		g.everywhere.open()
+		ns.probed()
+	}
+}
+
+// may reports whether l lets a launch pass now; one that is being tried may take a moment.
+func (l *lock) may(now time.Time) (pass bool, wait time.Duration) {
+	switch {
+	case l.failures < enough:
+		return true, 0
+	case l.probing:
+		return false, firstBackoff
+	case now.Before(l.until):
+		return false, l.until.Sub(now)
+	}
+	return true, 0
+}
+
+func (l *lock) enter() {
+	if l.failures >= enough {
+		l.probing = true
+	}
+}
+
+func (l *lock) probed() {
+	if l != nil {
+		l.probing = false
+	}
+}
+
+func (l *lock) open() { *l = lock{} }
+
+func (l *lock) fail(r *task.Refusal, now time.Time) {
+	if l == nil {
+		return
+	}
+	l.probing = false
+	l.failures++
+	l.last = reason{waitFor(*r), r.Message}
+	if l.failures >= enough {
+		l.until = now.Add(max(doubled(l.failures-enough), r.RetryAfter))
+	}
+}

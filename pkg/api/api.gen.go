@@ -930,7 +930,7 @@ type GetLogsParams struct {
 	Follow bool `form:"follow,omitempty" json:"follow,omitempty,omitzero"`
 
 	// Tail Only the last so many lines. Default, all.
-	Tail *int32 `form:"tail,omitempty" json:"tail,omitempty"`
+	Tail int32 `form:"tail,omitempty" json:"tail,omitempty,omitzero"`
 }
 
 // SubmitBatchParams defines parameters for SubmitBatch.

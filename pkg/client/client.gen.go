@@ -222,7 +222,8 @@ type ClientInterface interface {
 	// GetLogs Read the log of an Attempt
 	//
 	// Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-	// `never_started`, `pod_lost`, `not_kept`. No log of another Attempt is ever given instead.
+	// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+	// instead.
 	//
 	// Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
 	GetLogs(ctx context.Context, id TaskID, params *GetLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -527,7 +528,8 @@ func (c *Wire) ListEvents(ctx context.Context, id TaskID, params *ListEventsPara
 // GetLogs Read the log of an Attempt
 //
 // Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-// `never_started`, `pod_lost`, `not_kept`. No log of another Attempt is ever given instead.
+// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+// instead.
 //
 // Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
 func (c *Wire) GetLogs(ctx context.Context, id TaskID, params *GetLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1129,16 +1131,12 @@ func NewGetLogsRequest(server string, id TaskID, params *GetLogsParams) (*http.R
 			}
 		}
 
-		if params.Tail != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tail", *params.Tail, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "tail", params.Tail, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
 			}
-
 		}
 
 		if encoded := queryValues.Encode(); encoded != "" {
@@ -1419,7 +1417,8 @@ type ClientWithResponsesInterface interface {
 	// GetLogsWithResponse Read the log of an Attempt
 	//
 	// Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-	// `never_started`, `pod_lost`, `not_kept`. No log of another Attempt is ever given instead.
+	// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+	// instead.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -2013,7 +2012,8 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, id Tas
 // GetLogsWithResponse Read the log of an Attempt
 //
 // Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-// `never_started`, `pod_lost`, `not_kept`. No log of another Attempt is ever given instead.
+// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+// instead.
 //
 // Returns a wrapper object for the known response body format(s).
 //

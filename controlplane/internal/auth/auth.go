@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"slipway.dev/slipway/pkg/task"
 )
 
 // Group is the API group of Slipway's permissions.
@@ -23,9 +25,9 @@ const (
 
 // Identity is who a token belongs to.
 type Identity struct {
-	User   string
-	UID    string
-	Groups []string
+	User, UID string
+	Groups    []string
+	Extra     map[string][]string
 	// The pod that the token is bound to, where it is.
 	Namespace, PodName, PodUID, Node string
 }
@@ -53,13 +55,9 @@ func (a Access) String() string {
 	return a.Verb + " " + what + " in namespace " + a.Namespace
 }
 
-// Errors.
-var (
-	// ErrNoIdentity says that there is no token, or none that is good here.
-	ErrNoIdentity = errors.New("no valid token")
-	// ErrUnavailable says that nobody could be asked.
-	ErrUnavailable = errors.New("identity or permission could not be checked")
-)
+// ErrNoIdentity says that there is no token, or none that is good here. Where nobody could be asked, errors wrap
+// task.ErrUnavailable.
+var ErrNoIdentity = errors.New("no valid token")
 
 // ForbiddenError says what the caller may not do.
 type ForbiddenError struct{ Access Access }
@@ -128,7 +126,7 @@ func (g *Gate) User(ctx context.Context, token string) (Identity, error) {
 		for _, audience := range g.audiences {
 			id, ok, err := g.reviewer.ReviewToken(ctx, token, audience)
 			if err != nil {
-				return Identity{}, fmt.Errorf("%w: review a token: %w", ErrUnavailable, err)
+				return Identity{}, fmt.Errorf("review a token: %w: %w", task.ErrUnavailable, err)
 			}
 			if ok && id.User != "" {
 				return id, nil
@@ -149,7 +147,7 @@ func (g *Gate) Runner(ctx context.Context, token string) (Identity, error) {
 	}
 	id, ok, err := g.reviewer.ReviewToken(ctx, token, RunnerAudience)
 	if err != nil {
-		return Identity{}, fmt.Errorf("%w: review a runner's token: %w", ErrUnavailable, err)
+		return Identity{}, fmt.Errorf("review a runner's token: %w: %w", task.ErrUnavailable, err)
 	}
 	if !ok || id.PodUID == "" || id.PodName == "" || id.Namespace == "" {
 		return Identity{}, ErrNoIdentity
@@ -159,11 +157,11 @@ func (g *Gate) Runner(ctx context.Context, token string) (Identity, error) {
 
 // May returns nil where id may do a, and a ForbiddenError where not.
 func (g *Gate) May(ctx context.Context, id Identity, a Access) error {
-	key := strings.Join(append([]string{id.User, id.UID, a.String()}, id.Groups...), "\x00")
+	key := fmt.Sprintf("%q %q %q %q %q", id.User, id.UID, a.String(), id.Groups, id.Extra) // maps are printed in order
 	allowed, err := g.rights.get(ctx, key, func(ctx context.Context) (bool, error) {
 		ok, err := g.accessor.Allowed(ctx, id, a)
 		if err != nil {
-			return false, fmt.Errorf("%w: review access: %w", ErrUnavailable, err)
+			return false, fmt.Errorf("review access: %w: %w", task.ErrUnavailable, err)
 		}
 		return ok, nil
 	})

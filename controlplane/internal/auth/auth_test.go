@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"slipway.dev/slipway/pkg/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -150,10 +152,10 @@ func TestCallersWithOneTokenAskOnceAndALeaverHarmsNobody(t *testing.T) {
 func TestTroubleIsToldAsTroubleAndNotKept(t *testing.T) {
 	c := &cluster{tokens: map[string]Identity{"slipway ada": {User: "ada"}}, fail: errors.New("connection refused")}
 	g := New(Config{Reviewer: c, Accessor: c})
-	if _, err := g.User(t.Context(), "ada"); !errors.Is(err, ErrUnavailable) {
+	if _, err := g.User(t.Context(), "ada"); !errors.Is(err, task.ErrUnavailable) {
 		t.Errorf("identity under trouble: %v", err)
 	}
-	if err := g.May(t.Context(), Identity{User: "ada"}, Access{}); !errors.Is(err, ErrUnavailable) {
+	if err := g.May(t.Context(), Identity{User: "ada"}, Access{}); !errors.Is(err, task.ErrUnavailable) {
 		t.Errorf("rights under trouble: %v", err)
 	}
 	c.fail = nil

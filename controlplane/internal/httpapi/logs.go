@@ -26,12 +26,7 @@ func (s *server) GetLogs(ctx context.Context, r GetLogsRequestObject) (GetLogsRe
 	if err != nil {
 		return nil, err
 	}
-	want := LogRequest{Follow: r.Params.Follow}
-	if r.Params.Tail != nil {
-		lines := int(*r.Params.Tail)
-		want.Tail = &lines
-	}
-	log, err := s.logs.Open(ctx, t, a, want)
+	log, err := s.logs.Open(ctx, a, LogRequest{Follow: r.Params.Follow, Tail: int(r.Params.Tail)})
 	if err != nil {
 		return nil, fmt.Errorf("open a log: %w", err)
 	}
@@ -44,11 +39,13 @@ func (s *server) attempt(ctx context.Context, t task.Task, number int) (task.Att
 	if err != nil {
 		return task.Attempt{}, fmt.Errorf("list attempts: %w", err)
 	}
-	if number == 0 && len(all) == 0 {
-		return task.Attempt{}, &MissingLogError{Reason: "never_started", Message: "the task has made no attempt"}
-	}
-	if number == 0 {
+	switch {
+	case number == 0 && len(all) > 0:
 		return all[len(all)-1], nil
+	case number == 0 && t.State.Terminal():
+		return task.Attempt{}, &MissingLogError{Reason: "never_started", Message: "the task ended without an attempt"}
+	case number == 0:
+		return task.Attempt{}, &MissingLogError{Reason: "not_started", Message: "the task has made no attempt yet; ask again"}
 	}
 	for _, a := range all {
 		if a.Number == number {

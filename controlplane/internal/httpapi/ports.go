@@ -13,8 +13,8 @@ import (
 	"slipway.dev/slipway/pkg/task"
 )
 
-// What the edge needs of the rest. Errors: ErrNotFound, ErrStale, ErrOtherPod, ErrUnavailable, *ConflictError,
-// *EndedError, *FullError, *kinds.InvalidError; anything else is answered as 500 and logged.
+// What the edge needs of the rest. Errors: those of pkg/task, *ConflictError, *EndedError, *FullError,
+// *kinds.InvalidError; anything else is answered as 500 and logged.
 type (
 	// Gate says who is calling and whether they may.
 	Gate interface {
@@ -50,7 +50,7 @@ type (
 
 	// Logs opens the log of an Attempt; a *MissingLogError says why there is none.
 	Logs interface {
-		Open(ctx context.Context, t task.Task, a task.Attempt, want LogRequest) (LogStream, error)
+		Open(ctx context.Context, a task.Attempt, want LogRequest) (LogStream, error)
 	}
 
 	// Runners stores what runners say.
@@ -60,7 +60,7 @@ type (
 		Report(ctx context.Context, r Report) error
 	}
 
-	// Pods says whether a pod carries the labels of an Attempt; ErrNotFound where it does not.
+	// Pods says whether a pod carries the labels of an Attempt; task.ErrNotFound where it does not.
 	Pods interface {
 		Carries(ctx context.Context, pod auth.Identity, attempt, fence int64) error
 	}
@@ -127,7 +127,7 @@ type Listed struct {
 // LogRequest says which part of a log is wanted.
 type LogRequest struct {
 	Follow bool
-	Tail   *int // lines; nil: all
+	Tail   int // lines; 0: all
 }
 
 // LogStream is an open log.
@@ -163,15 +163,8 @@ type Report struct {
 	Tail           []byte
 }
 
-// Errors that the edge tells apart.
-var (
-	ErrNotFound    = errors.New("not found")
-	ErrStale       = errors.New("stale attempt or fence")
-	ErrOtherPod    = errors.New("another pod has started this attempt")
-	ErrUnavailable = errors.New("unavailable")
-	// ErrWrongPod says that a pod asks for an Attempt that is not its own.
-	ErrWrongPod = errors.New("the pod does not carry the labels of this attempt")
-)
+// ErrWrongPod says that a pod asks for an Attempt that is not its own.
+var ErrWrongPod = errors.New("the pod does not carry the labels of this attempt")
 
 // Reasons of a Conflict.
 const (

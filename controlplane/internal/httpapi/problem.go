@@ -16,6 +16,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
 )
 
 // maxFields is how many fields one answer names.
@@ -75,7 +76,7 @@ func problemOf(err error) answer {
 		return problem(http.StatusForbidden, "forbidden", "not allowed to "+forbidden.Access.String())
 	case errors.Is(err, ErrWrongPod):
 		return problem(http.StatusForbidden, "wrong_pod", ErrWrongPod.Error())
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, task.ErrNotFound):
 		return problem(http.StatusNotFound, "not_found", "there is no such thing, or it is not yours to see")
 	case errors.As(err, &missing):
 		return problem(http.StatusNotFound, missing.Reason, missing.Message)
@@ -85,9 +86,9 @@ func problemOf(err error) answer {
 		a := problem(http.StatusConflict, "ended", "the task has ended: "+string(ended.State))
 		a.Task, a.State = ended.ID, string(ended.State)
 		return a
-	case errors.Is(err, ErrOtherPod):
+	case errors.Is(err, task.ErrOtherPod):
 		return problem(http.StatusConflict, "other_pod", "another pod has started this attempt")
-	case errors.Is(err, ErrStale):
+	case errors.Is(err, task.ErrStale):
 		return problem(http.StatusConflict, "stale", "the attempt or its fence is no longer current, or it was asked to stop")
 	case errors.As(err, &invalid):
 		return problem(http.StatusUnprocessableEntity, "invalid", "the request was refused by a rule", wireFields(invalid.Fields)...)
@@ -96,7 +97,7 @@ func problemOf(err error) answer {
 			fmt.Sprintf("namespace %s has too many tasks waiting in queue %s", full.Namespace, full.Queue))
 		a.retryAfter = max(full.RetryAfter, time.Second)
 		return a
-	case errors.Is(err, ErrUnavailable), errors.Is(err, auth.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, task.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		a := problem(http.StatusServiceUnavailable, "unavailable", "a part that this needs cannot be reached at the moment")
 		a.retryAfter = 2 * time.Second
 		return a

@@ -99,7 +99,7 @@ func (b *backend) Repeated(context.Context, Submission) ([]Accepted, bool, error
 
 func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
 	if id != b.task.ID {
-		return task.Task{}, View{}, ErrNotFound
+		return task.Task{}, View{}, task.ErrNotFound
 	}
 	return b.task, View{}, b.fail
 }
@@ -125,7 +125,7 @@ func (b *backend) Cancel(_ context.Context, id, by, note string) (task.Task, err
 	return b.task, nil
 }
 
-func (b *backend) Open(context.Context, task.Task, task.Attempt, LogRequest) (LogStream, error) {
+func (b *backend) Open(context.Context, task.Attempt, LogRequest) (LogStream, error) {
 	return LogStream{Body: b.log, Source: "live"}, b.logErr
 }
 

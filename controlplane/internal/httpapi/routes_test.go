@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/pkg/task"
 )
 
 // everyRoute is one good request for each operation.
@@ -181,8 +181,7 @@ func TestTroubleIsAnsweredByItsSortAndNeverWithInnerText(t *testing.T) {
 		retry  bool
 	}{
 		{errForTest, 500, false},
-		{fmt.Errorf("read: %w", ErrUnavailable), 503, true},
-		{fmt.Errorf("ask: %w", auth.ErrUnavailable), 503, true},
+		{fmt.Errorf("read: %w", task.ErrUnavailable), 503, true},
 		{context.DeadlineExceeded, 503, true},
 		{&FullError{Namespace: "shop", Queue: "default", RetryAfter: 1500 * time.Millisecond}, 429, true},
 		{&ConflictError{Conflicts: []Conflict{{Task: taskID, Reason: ConflictLaneBusy}}}, 409, false},
@@ -335,7 +334,7 @@ func TestAMissingLogSaysWhy(t *testing.T) {
 	}
 	r.attempts = nil
 	p = r.problem(r.send(request{method: "GET", path: "/v1/tasks/" + taskID + "/logs", token: "admin"}), 404)
-	if p.Type != "urn:slipway:problem:never_started" {
+	if p.Type != "urn:slipway:problem:not_started" {
 		t.Errorf("no attempt: %+v", p)
 	}
 }

@@ -28,7 +28,7 @@ func (s *server) StartAttempt(ctx context.Context, r StartAttemptRequestObject) 
 	ctx, known := plain(ctx)
 	from := known.identity
 	err := s.pods.Carries(ctx, from, r.Body.Attempt, r.Body.Fence)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, task.ErrNotFound) {
 		return nil, ErrWrongPod
 	}
 	if err != nil {

@@ -39,13 +39,13 @@ func TestTheRunnerProtocolRefuses(t *testing.T) {
 		status           int
 		kind             string
 	}{
-		{"a pod of another attempt", "start", `{"attempt":7,"fence":9}`, ErrNotFound, nil, 403, "wrong_pod"},
-		{"a start when the cluster is away", "start", `{"attempt":7,"fence":9}`, ErrUnavailable, nil, 503, "unavailable"},
-		{"a stale start", "start", `{"attempt":7,"fence":9}`, nil, ErrStale, 409, "stale"},
-		{"the second pod", "start", `{"attempt":7,"fence":9}`, nil, fmt.Errorf("start: %w", ErrOtherPod), 409, "other_pod"},
-		{"a stale beat", "heartbeat", beat, nil, ErrStale, 409, "stale"},
-		{"a stale report", "finish", finish, nil, ErrStale, 409, "stale"},
-		{"a beat when the database is away", "heartbeat", beat, nil, ErrUnavailable, 503, "unavailable"},
+		{"a pod of another attempt", "start", `{"attempt":7,"fence":9}`, task.ErrNotFound, nil, 403, "wrong_pod"},
+		{"a start when the cluster is away", "start", `{"attempt":7,"fence":9}`, task.ErrUnavailable, nil, 503, "unavailable"},
+		{"a stale start", "start", `{"attempt":7,"fence":9}`, nil, task.ErrStale, 409, "stale"},
+		{"the second pod", "start", `{"attempt":7,"fence":9}`, nil, fmt.Errorf("start: %w", task.ErrOtherPod), 409, "other_pod"},
+		{"a stale beat", "heartbeat", beat, nil, task.ErrStale, 409, "stale"},
+		{"a stale report", "finish", finish, nil, task.ErrStale, 409, "stale"},
+		{"a beat when the database is away", "heartbeat", beat, nil, task.ErrUnavailable, 503, "unavailable"},
 		{"another attempt's key", "heartbeat", `{"attempt":8,"fence":9,"pod_uid":"u"}`, nil, nil, 401, "no_identity"},
 		{"another fence's key", "finish", `{"attempt":7,"fence":10,"pod_uid":"u","outcome":"failed"}`, nil, nil, 401, "no_identity"},
 		{"another pod's key", "heartbeat", `{"attempt":7,"fence":9,"pod_uid":"v"}`, nil, nil, 401, "no_identity"},

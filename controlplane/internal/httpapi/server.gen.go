@@ -71,7 +71,6 @@ type MiddlewareFunc func(c *gin.Context)
 
 // GetOpenAPI operation middleware
 func (siw *ServerInterfaceWrapper) GetOpenAPI(c *gin.Context) {
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -84,7 +83,6 @@ func (siw *ServerInterfaceWrapper) GetOpenAPI(c *gin.Context) {
 
 // FinishAttempt operation middleware
 func (siw *ServerInterfaceWrapper) FinishAttempt(c *gin.Context) {
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -97,7 +95,6 @@ func (siw *ServerInterfaceWrapper) FinishAttempt(c *gin.Context) {
 
 // Heartbeat operation middleware
 func (siw *ServerInterfaceWrapper) Heartbeat(c *gin.Context) {
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -110,7 +107,6 @@ func (siw *ServerInterfaceWrapper) Heartbeat(c *gin.Context) {
 
 // StartAttempt operation middleware
 func (siw *ServerInterfaceWrapper) StartAttempt(c *gin.Context) {
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -123,7 +119,6 @@ func (siw *ServerInterfaceWrapper) StartAttempt(c *gin.Context) {
 
 // ListTasks operation middleware
 func (siw *ServerInterfaceWrapper) ListTasks(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -222,7 +217,6 @@ func (siw *ServerInterfaceWrapper) ListTasks(c *gin.Context) {
 
 // SubmitTask operation middleware
 func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -262,7 +256,6 @@ func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
 
 // GetTask operation middleware
 func (siw *ServerInterfaceWrapper) GetTask(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -287,7 +280,6 @@ func (siw *ServerInterfaceWrapper) GetTask(c *gin.Context) {
 
 // ListAttempts operation middleware
 func (siw *ServerInterfaceWrapper) ListAttempts(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -312,7 +304,6 @@ func (siw *ServerInterfaceWrapper) ListAttempts(c *gin.Context) {
 
 // CancelTask operation middleware
 func (siw *ServerInterfaceWrapper) CancelTask(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -337,7 +328,6 @@ func (siw *ServerInterfaceWrapper) CancelTask(c *gin.Context) {
 
 // ListEvents operation middleware
 func (siw *ServerInterfaceWrapper) ListEvents(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -381,7 +371,6 @@ func (siw *ServerInterfaceWrapper) ListEvents(c *gin.Context) {
 
 // GetLogs operation middleware
 func (siw *ServerInterfaceWrapper) GetLogs(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -433,7 +422,6 @@ func (siw *ServerInterfaceWrapper) GetLogs(c *gin.Context) {
 
 // SubmitBatch operation middleware
 func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
-
 	var err error
 	_ = err
 
@@ -473,7 +461,6 @@ func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
 
 // GetVersion operation middleware
 func (siw *ServerInterfaceWrapper) GetVersion(c *gin.Context) {
-
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -528,8 +515,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 
 type ProblemApplicationProblemPlusJSONResponse Problem
 
-type GetOpenAPIRequestObject struct {
-}
+type GetOpenAPIRequestObject struct{}
 
 type GetOpenAPIResponseObject interface {
 	VisitGetOpenAPIResponse(w http.ResponseWriter) error
@@ -541,7 +527,6 @@ type GetOpenAPI200ApplicationYamlResponse struct {
 }
 
 func (response GetOpenAPI200ApplicationYamlResponse) VisitGetOpenAPIResponse(w http.ResponseWriter) error {
-
 	w.Header().Set("Content-Type", "application/yaml")
 	if response.ContentLength != 0 {
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
@@ -561,7 +546,6 @@ type GetOpenAPIdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOpenAPIdefaultApplicationProblemPlusJSONResponse) VisitGetOpenAPIResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -580,8 +564,7 @@ type FinishAttemptResponseObject interface {
 	VisitFinishAttemptResponse(w http.ResponseWriter) error
 }
 
-type FinishAttempt204Response struct {
-}
+type FinishAttempt204Response struct{}
 
 func (response FinishAttempt204Response) VisitFinishAttemptResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
@@ -594,7 +577,6 @@ type FinishAttemptdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FinishAttemptdefaultApplicationProblemPlusJSONResponse) VisitFinishAttemptResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -616,7 +598,6 @@ type HeartbeatResponseObject interface {
 type Heartbeat200JSONResponse HeartbeatAnswer
 
 func (response Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -633,7 +614,6 @@ type HeartbeatdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response HeartbeatdefaultApplicationProblemPlusJSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -655,7 +635,6 @@ type StartAttemptResponseObject interface {
 type StartAttempt200JSONResponse StartAnswer
 
 func (response StartAttempt200JSONResponse) VisitStartAttemptResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -672,7 +651,6 @@ type StartAttemptdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response StartAttemptdefaultApplicationProblemPlusJSONResponse) VisitStartAttemptResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -694,7 +672,6 @@ type ListTasksResponseObject interface {
 type ListTasks200JSONResponse TaskPage
 
 func (response ListTasks200JSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -711,7 +688,6 @@ type ListTasksdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListTasksdefaultApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -743,7 +719,6 @@ type SubmitTask200JSONResponse struct {
 }
 
 func (response SubmitTask200JSONResponse) VisitSubmitTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -771,7 +746,6 @@ type SubmitTask201JSONResponse struct {
 }
 
 func (response SubmitTask201JSONResponse) VisitSubmitTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -789,7 +763,6 @@ type SubmitTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response SubmitTaskdefaultApplicationProblemPlusJSONResponse) VisitSubmitTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -811,7 +784,6 @@ type GetTaskResponseObject interface {
 type GetTask200JSONResponse Task
 
 func (response GetTask200JSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -828,7 +800,6 @@ type GetTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTaskdefaultApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -850,7 +821,6 @@ type ListAttemptsResponseObject interface {
 type ListAttempts200JSONResponse AttemptList
 
 func (response ListAttempts200JSONResponse) VisitListAttemptsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -867,7 +837,6 @@ type ListAttemptsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListAttemptsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -890,7 +859,6 @@ type CancelTaskResponseObject interface {
 type CancelTask200JSONResponse Task
 
 func (response CancelTask200JSONResponse) VisitCancelTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -904,7 +872,6 @@ func (response CancelTask200JSONResponse) VisitCancelTaskResponse(w http.Respons
 type CancelTask202JSONResponse Task
 
 func (response CancelTask202JSONResponse) VisitCancelTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -921,7 +888,6 @@ type CancelTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelTaskdefaultApplicationProblemPlusJSONResponse) VisitCancelTaskResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -944,7 +910,6 @@ type ListEventsResponseObject interface {
 type ListEvents200JSONResponse EventPage
 
 func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -961,7 +926,6 @@ type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -992,7 +956,6 @@ type GetLogs200TextResponse struct {
 }
 
 func (response GetLogs200TextResponse) VisitGetLogsResponse(w http.ResponseWriter) error {
-
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Slipway-Attempt", fmt.Sprint(response.Headers.SlipwayAttempt))
 	w.Header().Set("Slipway-Log-Source", fmt.Sprint(response.Headers.SlipwayLogSource))
@@ -1008,7 +971,6 @@ type GetLogsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetLogsdefaultApplicationProblemPlusJSONResponse) VisitGetLogsResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1038,7 +1000,6 @@ type SubmitBatch200JSONResponse struct {
 }
 
 func (response SubmitBatch200JSONResponse) VisitSubmitBatchResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1055,7 +1016,6 @@ func (response SubmitBatch200JSONResponse) VisitSubmitBatchResponse(w http.Respo
 type SubmitBatch201JSONResponse BatchResult
 
 func (response SubmitBatch201JSONResponse) VisitSubmitBatchResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1072,7 +1032,6 @@ type SubmitBatchdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response SubmitBatchdefaultApplicationProblemPlusJSONResponse) VisitSubmitBatchResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1083,8 +1042,7 @@ func (response SubmitBatchdefaultApplicationProblemPlusJSONResponse) VisitSubmit
 	return err
 }
 
-type GetVersionRequestObject struct {
-}
+type GetVersionRequestObject struct{}
 
 type GetVersionResponseObject interface {
 	VisitGetVersionResponse(w http.ResponseWriter) error
@@ -1093,7 +1051,6 @@ type GetVersionResponseObject interface {
 type GetVersion200JSONResponse Version
 
 func (response GetVersion200JSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1110,7 +1067,6 @@ type GetVersiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
-
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1164,8 +1120,10 @@ type StrictServerInterface interface {
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
 }
 
-type StrictHandlerFunc func(ctx *gin.Context, request any) (any, error)
-type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
+type (
+	StrictHandlerFunc    func(ctx *gin.Context, request any) (any, error)
+	StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
+)
 
 type StrictGinServerOptions struct {
 	// RequestErrorHandlerFunc is called when a request cannot be parsed or

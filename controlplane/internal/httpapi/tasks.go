@@ -30,7 +30,7 @@ func (s *server) seen(ctx context.Context, caller auth.Identity, id string) (tas
 	err = s.gate.May(ctx, caller, tasks("get", "", t.Namespace))
 	var forbidden *auth.ForbiddenError
 	if errors.As(err, &forbidden) {
-		err = ErrNotFound
+		err = task.ErrNotFound
 	}
 	if err != nil {
 		return task.Task{}, View{}, err

@@ -105,8 +105,15 @@ func TestATailIsTheLastLines(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"a\nb\nc\n", 0, "a\nb\nc\n"}, {"a\nb\nc\n", 1, "c\n"}, {"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc\n", 3, "a\nb\nc\n"},
-		{"a\nb\nc\n", 9, "a\nb\nc\n"}, {"a\nb", 1, "b"}, {"", 1, ""}, {"\n\n", 1, "\n"}, {"\n", 5, "\n"},
+		{"a\nb\nc\n", 0, "a\nb\nc\n"},
+		{"a\nb\nc\n", 1, "c\n"},
+		{"a\nb\nc\n", 2, "b\nc\n"},
+		{"a\nb\nc\n", 3, "a\nb\nc\n"},
+		{"a\nb\nc\n", 9, "a\nb\nc\n"},
+		{"a\nb", 1, "b"},
+		{"", 1, ""},
+		{"\n\n", 1, "\n"},
+		{"\n", 5, "\n"},
 	} {
 		if got := string(lastLines([]byte(tc.text), tc.n)); got != tc.want {
 			t.Errorf("last %d of %q: %q, want %q", tc.n, tc.text, got, tc.want)

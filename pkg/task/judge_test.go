@@ -1,0 +1,299 @@
+package task
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	final := func(o Outcome, r Reason) string {
+		return Termination{Attempt: 7, Fence: 41, Outcome: o, Reason: r, Text: "said"}.String()
+	}
+	evicted := func(p *SeenPod) { p.Disruption, p.Deleting = "EvictionByEvictionAPI", true }
+	deleted := func(p *SeenPod) { p.Deleting = true }
+	reason := func(r string) func(*SeenPod) { return func(p *SeenPod) { p.Reason = r } }
+	cancel := stopped(started(), StopCancel)
+	late := with(saying(cancel, OutcomeSucceeded, ""), func(a *Attempt) { a.Late = true })
+	for _, c := range []struct {
+		name   string
+		a      Attempt
+		s      Seen
+		want   Outcome
+		reason Reason
+		spends Budget
+		rule   string
+	}{
+		// Rule 0.
+		{"a cancel decides over the exit code", cancel, live(over(), endedPod(0, "Completed", "")), OutcomeCanceled, ReasonCanceled, SpendsNothing, "0"},
+		{"a cancel decides over a report that came after it", late, live(over(), endedPod(0, "Completed", "")), OutcomeCanceled, ReasonCanceled, SpendsNothing, "0"},
+		{"a report that came first decides over a cancel", saying(cancel, OutcomeSucceeded, ""), live(over(), endedPod(0, "Completed", "")), OutcomeSucceeded, "", SpendsRetry, "1"},
+		{"a runner that calls itself canceled is not in its way", saying(cancel, OutcomeCanceled, ""), live(over(), endedPod(143, "Error", "")), OutcomeCanceled, ReasonCanceled, SpendsNothing, "0"},
+		{"superseded", stopped(started(), StopSuperseded), live(nil), OutcomeCanceled, ReasonSuperseded, SpendsNothing, "0"},
+		{"run deadline", stopped(started(), StopRunDeadline), live(over(), endedPod(0, "Completed", "")), OutcomeTimedOut, ReasonRunDeadline, SpendsRetry, "0"},
+		{"start deadline without a cause is ours", stopped(launched(), StopStartDeadline), live(nil), OutcomeTimedOut, ReasonStartDeadline, SpendsLost, "0"},
+		{"no node is ours", noted(StopStartDeadline, "Unschedulable: 0/3 nodes"), live(nil), OutcomeTimedOut, ReasonUnschedulable, SpendsLost, "0"},
+		{"a missing image is the user's, though the pod is gone", noted(StopStartDeadline, "ImagePullBackOff: not found"), live(nil), OutcomeTimedOut, ReasonImagePull, SpendsRetry, "0"},
+		{"a missing image that the pod still shows", stopped(launched(), StopStartDeadline), live(deleting(), waitingPod("ErrImagePull", "x")), OutcomeTimedOut, ReasonImagePull, SpendsRetry, "0"},
+		{"a bad image name rejects", noted(StopInvalid, "InvalidImageName: x:y"), live(nil), OutcomeRejected, ReasonConfig, SpendsRetry, "0"},
+		{"a refused pod rejects", noted(StopInvalid, "pods is forbidden: violates PodSecurity"), live(nil), OutcomeRejected, ReasonInvalid, SpendsRetry, "0"},
+		{"quota spends nothing", stopped(launched(), StopQuota), live(nil), OutcomeLost, ReasonQuota, SpendsNothing, "0"},
+		{"an unknown stop", stopped(launched(), "strange"), live(nil), OutcomeLost, ReasonDeleted, SpendsLost, "0"},
+
+		// Rule 1.
+		{"a report is the record, whatever the pod shows", saying(started(), OutcomeSucceeded, ""), live(over(), endedPod(137, "OOMKilled", "").with(evicted)), OutcomeSucceeded, "", SpendsRetry, "1"},
+		{"also without a pod", saying(started(), OutcomeFailed, "exit_code"), live(nil), OutcomeFailed, ReasonExitCode, SpendsRetry, "1"},
+		{"a report that names no outcome", saying(started(), "done", ""), live(nil), OutcomeFailed, ReasonReportMalformed, SpendsRetry, "1"},
+		{"told to stop, and the pod says by an eviction", saying(started(), OutcomeLost, ReasonTerminated), live(over(), endedPod(143, "Error", "").with(evicted)), OutcomeLost, ReasonEvicted, SpendsLost, "1"},
+		{"told to stop, and the pod says by its deadline", saying(started(), OutcomeLost, ReasonTerminated), live(over(), endedPod(143, "Error", "").with(reason("DeadlineExceeded"))), OutcomeTimedOut, ReasonRunDeadline, SpendsRetry, "1"},
+		{"told to stop, and nobody says by whom", saying(started(), OutcomeLost, ReasonTerminated), live(nil), OutcomeLost, ReasonTerminated, SpendsLost, "1"},
+		{"nobody canceled, and the runner says canceled", saying(started(), OutcomeCanceled, ""), live(over(), endedPod(143, "Error", "").with(evicted)), OutcomeLost, ReasonEvicted, SpendsLost, "1"},
+
+		// Rule 2.
+		{"a termination message decides", started(), live(over(), endedPod(3, "Error", final(OutcomeFailed, ReasonExitCode)).with(deleted)), OutcomeFailed, ReasonExitCode, SpendsRetry, "2"},
+		{"a success in it survives a later delete", started(), live(deleting(), endedPod(0, "Completed", final(OutcomeSucceeded, "")).with(deleted)), OutcomeSucceeded, "", SpendsRetry, "2"},
+		{"started is no end", started(), live(over(), endedPod(137, "OOMKilled", final(TerminationStarted, ""))), OutcomeFailed, ReasonOOMKilled, SpendsRetry, "6"},
+		{"another fence says nothing", started(), live(over(), endedPod(0, "Completed", "v1 7 40 failed exit_code")), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"another attempt says nothing", started(), live(over(), endedPod(0, "Completed", "v1 8 41 failed exit_code")), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"a pod that did not win start says nothing", launched(), live(over(), endedPod(0, "Completed", final(OutcomeFailed, ""))), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"unreachable for fence_after, in the message", started(), live(over(), endedPod(122, "Error", final(OutcomeLost, ReasonHeartbeat))), OutcomeLost, ReasonHeartbeat, SpendsLost, "2"},
+
+		// Rule 3.
+		{"evicted and exit 0", started(), live(over(), endedPod(0, "Completed", "").with(evicted)), OutcomeLost, ReasonEvicted, SpendsLost, "3"},
+		{"deleted and exit 0", started(), live(over(), endedPod(0, "Completed", "").with(deleted)), OutcomeLost, ReasonDeleted, SpendsLost, "3"},
+		{"evicted for node pressure", started(), live(over(), endedPod(137, "Error", "").with(reason("Evicted"))), OutcomeLost, ReasonEvicted, SpendsLost, "3"},
+		{"killed for memory while evicted", started(), live(over(), endedPod(137, "OOMKilled", "").with(reason("Evicted"))), OutcomeLost, ReasonEvicted, SpendsLost, "3"},
+		{"preempted by the scheduler", started(), live(over(), endedPod(0, "Completed", "").with(func(p *SeenPod) { p.Disruption = "PreemptionByScheduler" })), OutcomeLost, ReasonPreempted, SpendsLost, "3"},
+		{"preempted by the kubelet", started(), live(over(), endedPod(0, "Completed", "").with(reason("Preempting")).with(func(p *SeenPod) { p.Disruption = "TerminationByKubelet" })), OutcomeLost, ReasonPreempted, SpendsLost, "3"},
+		{"node shut down", started(), live(over(), endedPod(0, "Completed", "").with(reason("Terminated")).with(func(p *SeenPod) { p.Disruption = "TerminationByKubelet" })), OutcomeLost, ReasonNodeLost, SpendsLost, "3"},
+		{"node lost", started(), live(over(), endedPod(1, "Error", "").with(reason("NodeLost"))), OutcomeLost, ReasonNodeLost, SpendsLost, "3"},
+		{"collected with its node", started(), live(over(), pod("Failed").with(func(p *SeenPod) { p.Disruption = "DeletionByPodGC" })), OutcomeLost, ReasonNodeLost, SpendsLost, "3"},
+		{"tainted away", started(), live(over(), endedPod(143, "Error", "").with(func(p *SeenPod) { p.Disruption = "DeletionByTaintManager" })), OutcomeLost, ReasonNodeLost, SpendsLost, "3"},
+		{"a node that went after the end changes nothing", started(), live(over(), endedPod(0, "Completed", "").with(func(p *SeenPod) { p.NodeGone = true })), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"deleted before it was bound, then collected", launched(), live(over(), pod("Failed").with(deleted).with(func(p *SeenPod) { p.Node, p.Disruption = "", "DeletionByPodGC" })), OutcomeLost, ReasonDeleted, SpendsLost, "3"},
+		{"no room at the node", launched(), live(over(), pod("Failed").with(reason("OutOfmemory"))), OutcomeLost, ReasonAdmission, SpendsLost, "3"},
+		{"affinity no longer met", launched(), live(over(), pod("Failed").with(reason("NodeAffinity"))), OutcomeLost, ReasonAdmission, SpendsLost, "3"},
+		{"a disruption of a new name", started(), live(over(), endedPod(0, "Completed", "").with(func(p *SeenPod) { p.Disruption = "SomethingNew" })), OutcomeLost, ReasonEvicted, SpendsLost, "3"},
+
+		// Rule 4.
+		{"a deadline and exit 0", started(), live(over(), endedPod(0, "Completed", "").with(reason("DeadlineExceeded"))), OutcomeTimedOut, ReasonRunDeadline, SpendsRetry, "4"},
+		{"a deadline, and deleted later", started(), live(deleting(), endedPod(0, "Completed", "").with(reason("DeadlineExceeded")).with(deleted)), OutcomeTimedOut, ReasonRunDeadline, SpendsRetry, "4"},
+
+		// Rules 5 to 9.
+		{"a status that nobody knows", started(), live(over(), endedPod(137, "ContainerStatusUnknown", "")), OutcomeLost, ReasonNodeLost, SpendsLost, "5"},
+		{"unknown comes before a side container's memory", started(), live(over(), endedPod(137, "ContainerStatusUnknown", "").with(sideOOM)), OutcomeLost, ReasonNodeLost, SpendsLost, "5"},
+		{"a command that does not exist", launched(), live(over(), endedPod(128, "StartError", "exec: no such file")), OutcomeRejected, ReasonCannotRun, SpendsRetry, "5"},
+		{"a container that cannot run", launched(), live(over(), endedPod(127, "ContainerCannotRun", "")), OutcomeRejected, ReasonCannotRun, SpendsRetry, "5"},
+		{"killed for memory with exit 0", started(), live(over(), endedPod(0, "OOMKilled", "")), OutcomeFailed, ReasonOOMKilled, SpendsRetry, "6"},
+		{"killed for memory by signal", started(), live(over(), endedPod(137, "OOMKilled", "")), OutcomeFailed, ReasonOOMKilled, SpendsRetry, "6"},
+		{"a side container killed for memory", started(), live(over(), endedPod(0, "Completed", "").with(sideOOM)), OutcomeFailed, ReasonOOMKilled, SpendsRetry, "6"},
+		{"refused at the gate, and no other pod", launched(), live(over(), endedPod(ExitGateRefused, "Error", "")), OutcomeLost, ReasonNoReport, SpendsLost, "7"},
+		{"refused at the gate beside one that ran", launched(), live(over(), endedPod(3, "Error", ""), second(endedPod(ExitGateRefused, "Error", ""))), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
+		{"a started command may end with 121", started(), live(over(), endedPod(ExitGateRefused, "Error", "")), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
+		{"unreachable before start", launched(), live(over(), endedPod(ExitUnreachable, "Error", "")), OutcomeLost, ReasonUnreachable, SpendsLost, "7"},
+		{"a started command may end with 122", started(), live(over(), endedPod(ExitUnreachable, "Error", "")), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
+		{"killed", started(), live(over(), endedPod(137, "Error", "")), OutcomeFailed, ReasonSignal, SpendsRetry, "8"},
+		{"255 is no signal", started(), live(over(), endedPod(255, "Error", "")), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
+		{"exit 3", started(), live(over(), endedPod(3, "Error", "")), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
+		{"a phase Failed without a container", started(), live(over(), pod("Failed")), OutcomeFailed, ReasonNoReport, SpendsRetry, "8"},
+		{"exit 0", launched(), live(over(), endedPod(0, "Completed", "")), OutcomeSucceeded, "", SpendsRetry, "9"},
+
+		// Rule 10.
+		{"nothing is left", launched(), live(nil), OutcomeLost, ReasonDeleted, SpendsLost, "10"},
+		{"the winner is gone, another pod is not asked", started(), live(over(), second(endedPod(0, "Completed", ""))), OutcomeLost, ReasonDeleted, SpendsLost, "10"},
+		{"fenced while it runs", started(), live(alive(), runningPod()), OutcomeLost, ReasonNoReport, SpendsLost, "10"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := Judge(someTask(), c.a, c.s)
+			if v.Outcome != c.want || v.Reason != c.reason || v.Spends != c.spends || !strings.HasPrefix(v.Rule, c.rule) {
+				t.Fatalf("got %s/%s, spends %q, by rule %q; want %s/%s, %q, %q", v.Outcome, v.Reason, v.Spends, v.Rule, c.want, c.reason, c.spends, c.rule)
+			}
+		})
+	}
+}
+
+// noted is a launched Attempt that was stopped with a note.
+func noted(why StopReason, note string) Attempt {
+	a := stopped(launched(), why)
+	a.StopNote = note
+	return a
+}
+
+func sideOOM(p *SeenPod) {
+	p.Containers = append(p.Containers, SeenContainer{Name: "mesh", Terminated: &Terminated{ExitCode: 137, Reason: "OOMKilled"}})
+	p.Phase = "Failed"
+}
+
+func TestAStartedHandlerIsKnownAsStarted(t *testing.T) {
+	for name, a := range map[string]Attempt{
+		"by state": {State: Started}, "by pod": {State: Launched, PodUID: "x"}, "by time": {State: Launched, StartedAt: t0},
+	} {
+		if v := Judge(someTask(), a, live(nil)); !v.Started {
+			t.Errorf("%s: not known as started", name)
+		}
+	}
+	if v := Judge(someTask(), launched(), live(nil)); v.Started {
+		t.Error("never started, and called so")
+	}
+}
+
+// everything yields the product of all shapes of Attempts and sights that the pieces below make.
+func everything(visit func(a Attempt, s Seen)) {
+	end := func(code int, reason string) SeenPod { return endedPod(code, reason, "") }
+	pods := [][]SeenPod{
+		nil,
+		{runningPod()},
+		{unbound()},
+		{unbound().with(func(p *SeenPod) { p.Deleting = true })},
+		{unbound().with(func(p *SeenPod) { p.Unschedulable = "no" })},
+		{waitingPod("ImagePullBackOff", "x")},
+		{waitingPod("InvalidImageName", "x")},
+		{runningPod().with(func(p *SeenPod) { p.Deleting = true })},
+		{runningPod().with(func(p *SeenPod) { p.Phase, p.Disruption = "Failed", "DeletionByPodGC" })},
+		{runningPod().with(func(p *SeenPod) { p.Phase = "Unknown" })},
+		{end(0, "Completed")}, {end(3, "Error")}, {end(121, "Error")}, {end(122, "Error")}, {end(137, "OOMKilled")},
+		{end(0, "Completed").with(func(p *SeenPod) { p.Disruption = "EvictionByEvictionAPI" })},
+		{end(121, "Error"), second(runningPod())},
+		{end(0, "Completed"), second(unbound())},
+		{pod("Failed")}, {pod("Succeeded")}, {pod("")},
+	}
+	jobs := []*SeenJob{nil, alive(), over(), deleting(), suspended()}
+	attempts := []Attempt{leased(), launched(), started(), beating(started(), 5*time.Minute)}
+	stops := []StopReason{StopNone, StopCancel, StopSuperseded, StopRunDeadline, StopStartDeadline, StopQuota, StopInvalid}
+	for _, a := range attempts {
+		for _, stop := range stops {
+			for _, report := range []Outcome{"", OutcomeSucceeded, OutcomeCanceled, "nonsense"} {
+				for _, known := range [][]KnownPod{nil, {{UID: "pod-1"}}, {{UID: "pod-9"}}, {{UID: "pod-9", Ended: true}}} {
+					a := a
+					a.Pods = known
+					if stop != StopNone {
+						a = stopped(a, stop)
+					}
+					if report != "" {
+						a = saying(a, report, "")
+					}
+					for _, j := range jobs {
+						for _, p := range pods {
+							for _, isLive := range []bool{false, true} {
+								visit(a, Seen{Live: isLive, Job: j, Pods: p})
+								visit(a, Seen{Live: isLive, Job: j, Pods: p, Asked: true, Refusal: &Refusal{Cause: RefusedQuota}})
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestDecideHasOneAnswerForEveryShape(t *testing.T) {
+	task, shapes := someTask(), 0
+	everything(func(a Attempt, s Seen) {
+		for _, after := range []time.Duration{0, 3 * time.Second, 3 * time.Minute, time.Hour, 48 * time.Hour} {
+			shapes++
+			now := at(after)
+			d := Decide(task, a, s, now)
+			over, _ := Over(task.Spec, a, s, now)
+			fail := func(what string) {
+				t.Helper()
+				t.Fatalf("%s: %+v\nattempt %+v\nseen %+v\nafter %v", what, d, a, s, after)
+			}
+			switch d.Action {
+			case ActWait, ActHalt, ActLaunch:
+				if d.Again <= 0 {
+					fail("nobody looks again")
+				}
+			case ActStop:
+				if d.Stop == StopNone || a.Stop != StopNone {
+					fail("stops without a reason, or twice")
+				}
+			case ActFinish:
+				if !over {
+					fail("finishes what is not over")
+				}
+				if len(s.Pods) == 0 && !s.Live {
+					fail("decides by an absence in the cache")
+				}
+				if !(Termination{Outcome: d.Verdict.Outcome}).Final() || d.Verdict.Rule == "" {
+					fail("a verdict without outcome or rule")
+				}
+			case ActLook:
+				if s.Live {
+					fail("looks for ever")
+				}
+			case ActAsk:
+				if s.Asked {
+					fail("asks for ever")
+				}
+			default:
+				fail("no action")
+			}
+			if d.Wait == "" && d.Action == ActHalt {
+				fail("halts and does not say that it waits")
+			}
+		}
+	})
+	t.Logf("%d shapes", shapes)
+}
+
+func TestNoLaneIsHandedOnOverARunningContainerBeforeFenceTime(t *testing.T) {
+	task := someTask()
+	everything(func(a Attempt, s Seen) {
+		last := a.lastSign()
+		if over, why := Over(task.Spec, a, s, last.Add(fence)); over {
+			for _, p := range s.Pods {
+				for _, c := range p.Containers {
+					if c.Running {
+						t.Fatalf("handed on (%s) over a running container: %+v %+v", why, a, s)
+					}
+				}
+				if p.Node != "" && p.Phase != "Succeeded" && p.Phase != "Failed" {
+					t.Fatalf("handed on (%s) over a bound pod in phase %q", why, p.Phase)
+				}
+			}
+		}
+	})
+}
+
+func TestWhatIsOverStaysOver(t *testing.T) {
+	task := someTask()
+	everything(func(a Attempt, s Seen) {
+		before := false
+		for _, after := range []time.Duration{0, time.Second, time.Minute, 5 * time.Minute, fence + time.Second, 5*time.Minute + fence + time.Second, 48 * time.Hour} {
+			over, _ := Over(task.Spec, a, s, at(after))
+			if before && !over {
+				t.Fatalf("over, and later not: %+v %+v", a, s)
+			}
+			before = over
+		}
+	})
+}
+
+func TestAStopDecidesUnlessTheReportWasFirst(t *testing.T) {
+	everything(func(a Attempt, s Seen) {
+		if a.Stop != StopCancel {
+			return
+		}
+		v := Judge(someTask(), a, s)
+		first := a.Report != nil && a.Report.Outcome != OutcomeCanceled
+		if !first && v.Outcome != OutcomeCanceled {
+			t.Fatalf("canceled, and judged %s by %s", v.Outcome, v.Rule)
+		}
+		a.Late = true
+		if v := Judge(someTask(), a, s); v.Outcome != OutcomeCanceled {
+			t.Fatalf("canceled before its report, and judged %s by %s", v.Outcome, v.Rule)
+		}
+	})
+}
+
+func TestInfrastructureTroubleNeverSpendsTheUsersBudget(t *testing.T) {
+	everything(func(a Attempt, s Seen) {
+		v := Judge(someTask(), a, s)
+		if (v.Outcome == OutcomeLost || v.Outcome == OutcomeCanceled) && v.Spends == SpendsRetry {
+			t.Fatalf("%s/%s spends the user's budget", v.Outcome, v.Reason)
+		}
+		if v.Outcome == OutcomeFailed && v.Spends != SpendsRetry {
+			t.Fatalf("a failure spends %q", v.Spends)
+		}
+	})
+}

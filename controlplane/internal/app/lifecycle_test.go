@@ -1,0 +1,89 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// diary notes what happens in which order.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, line)
+}
+
+// until is a part that runs until it is stopped and takes a while to end.
+func (d *diary) until(name string) part {
+	return part{name, func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		d.note(name)
+		return nil
+	}}
+}
+
+func TestPartsEndInTheReverseOrderOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		ctx, stop := context.WithCancel(t.Context())
+		l := lifecycle{parts: []part{d.until("store"), d.until("loops"), d.until("http")}, shutdown: time.Minute, log: quiet}
+		time.AfterFunc(time.Hour, stop)
+		if err := l.run(ctx); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"http", "loops", "store"}; !slices.Equal(d.lines, want) {
+			t.Errorf("ended %v, want %v", d.lines, want)
+		}
+	})
+}
+
+func TestAPartThatEndsByItselfEndsTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		for name, bad := range map[string]func(context.Context) error{
+			"ended by itself":   func(context.Context) error { return nil },
+			"port in use":       func(context.Context) error { return errors.New("port in use") },
+			"panic: impossible": func(context.Context) error { panic("impossible") },
+		} {
+			l := lifecycle{parts: []part{d.until("store"), {"http", bad}}, shutdown: time.Minute, log: quiet}
+			if err := l.run(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("got %v, want %s", err, name)
+			}
+		}
+		if len(d.lines) != 3 {
+			t.Errorf("the store ended %d times", len(d.lines))
+		}
+	})
+}
+
+func TestAPartThatDoesNotEndIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		release := make(chan struct{})
+		defer close(release)
+		l := lifecycle{parts: []part{{"cluster", func(context.Context) error {
+			<-release
+			return nil
+		}}}, shutdown: 25 * time.Second, log: quiet}
+		began := time.Now()
+		err := l.run(ctx)
+		if err == nil || err.Error() != "not ended after 25s: cluster" || time.Since(began) != 25*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}

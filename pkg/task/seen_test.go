@@ -54,7 +54,7 @@ func FuzzParseTermination(f *testing.F) {
 	f.Add("v1 7 41 failed exit_code text")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, ok := ParseTermination(text)
-		if !ok || m.Reason == "-" {
+		if !ok || !m.Final() || m.Reason == "-" || !utf8.ValidString(text) {
 			return
 		}
 		if again, ok := ParseTermination(m.String()); !ok || again.Attempt != m.Attempt || again.Fence != m.Fence {

@@ -170,6 +170,8 @@ CREATE TABLE slipway.attempts (
     rule        text   NOT NULL DEFAULT '',
     exit_code   int,
     evidence    jsonb,
+    beat_at     timestamptz, -- last heartbeat and progress, kept from the lease at the end
+    progress    jsonb,
     claimed_at  timestamptz NOT NULL,
     launched_at timestamptz,
     started_at  timestamptz,

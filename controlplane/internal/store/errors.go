@@ -24,6 +24,8 @@ var (
 	ErrStale = errors.New("stale attempt or fence")
 	// ErrOtherPod says that another pod won the start of the Attempt.
 	ErrOtherPod = errors.New("another pod has started this attempt")
+	// ErrChanged says that a report came in after the Attempt was judged: look again.
+	ErrChanged = fmt.Errorf("%w: a report came in meanwhile", ErrStale)
 	// ErrStopped says that the Attempt was asked to stop before it started.
 	ErrStopped = fmt.Errorf("%w: it was asked to stop", ErrStale)
 	// ErrUnavailable says that the database cannot be reached or does not answer in time; trying again can help.
@@ -42,6 +44,7 @@ const (
 	ConflictLaneBusy   ConflictReason = "lane_busy"               // on_conflict is reject and TaskID is in the lane
 	ConflictBody       ConflictReason = "idempotency_body"        // the key was used with another body
 	ConflictInProgress ConflictReason = "idempotency_in_progress" // the first request with the key has not ended yet
+	ConflictFired      ConflictReason = "fired"                   // the schedule has a Task for this instant already
 )
 
 // Conflict is one item of a batch that cannot be taken.
@@ -123,13 +126,21 @@ func sqlState(err error) string {
 	return ""
 }
 
+func constraint(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.ConstraintName
+	}
+	return ""
+}
+
 // transient reports whether running the same transaction again can succeed at once.
 func transient(err error) bool {
 	switch sqlState(err) {
 	case serializationFailure, deadlockDetected, lockNotAvailable, cachedPlanChanged:
 		return true
 	}
-	return false
+	return errors.Is(err, errLaneGone)
 }
 
 // unreachable reports whether err is trouble of the connection or the server, not of the statement.

@@ -3,6 +3,7 @@ package store
 import (
 	"embed"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"gorm.io/gorm"
@@ -11,15 +12,21 @@ import (
 //go:embed *.sql
 var sqlFiles embed.FS
 
+// statement is one named statement: its @parameters became placeholders, in the order of names.
+type statement struct {
+	sql   string
+	names []string
+}
+
 // statements are the named statements of all .sql files, by "file/name".
 var statements = loadStatements()
 
-func loadStatements() map[string]string {
+func loadStatements() map[string]statement {
 	files, err := sqlFiles.ReadDir(".")
 	if err != nil {
 		panic(err) // embedded
 	}
-	all := map[string]string{}
+	all := map[string]statement{}
 	for _, f := range files {
 		raw, err := sqlFiles.ReadFile(f.Name())
 		if err != nil {
@@ -27,29 +34,50 @@ func loadStatements() map[string]string {
 		}
 		for _, part := range strings.Split("\n"+string(raw), "\n-- name: ")[1:] {
 			name, body, _ := strings.Cut(part, "\n")
-			all[strings.TrimSuffix(f.Name(), ".sql")+"/"+strings.TrimSpace(name)] = uncommented(body)
+			all[strings.TrimSuffix(f.Name(), ".sql")+"/"+strings.TrimSpace(name)] = parse(body)
 		}
 	}
 	return all
 }
 
-// uncommented drops comment lines and the closing semicolon: the server need not parse them each time.
-func uncommented(body string) string {
+var parameter = regexp.MustCompile(`@([a-z_]+)`)
+
+// parse drops comments and the closing semicolon, and turns @name into a placeholder.
+func parse(body string) statement {
 	var kept []string
 	for _, line := range strings.Split(body, "\n") {
 		if trimmed := strings.TrimSpace(line); trimmed != "" && !strings.HasPrefix(trimmed, "--") {
 			kept = append(kept, line)
 		}
 	}
-	return strings.TrimSuffix(strings.TrimSpace(strings.Join(kept, "\n")), ";")
+	sql := strings.TrimSuffix(strings.TrimSpace(strings.Join(kept, "\n")), ";")
+	var s statement
+	s.sql = parameter.ReplaceAllStringFunc(sql, func(m string) string {
+		s.names = append(s.names, m[1:])
+		return "?"
+	})
+	return s
 }
 
-// args are the @named parameters of a statement.
+// args are the @parameters of a statement.
 type args map[string]any
+
+func (s statement) bind(a args) []any {
+	values := make([]any, len(s.names))
+	for i, n := range s.names {
+		v, ok := a[n]
+		if !ok {
+			panic("store: statement lacks parameter " + n)
+		}
+		values[i] = v
+	}
+	return values
+}
 
 // query runs a named statement and scans its rows into dest.
 func query(tx *gorm.DB, name string, a args, dest any) (rows int64, err error) {
-	res := tx.Raw(statement(name), map[string]any(a)).Scan(dest)
+	s := named(name)
+	res := tx.Raw(s.sql, s.bind(a)...).Scan(dest)
 	if res.Error != nil {
 		return 0, fmt.Errorf("%s: %w", name, res.Error)
 	}
@@ -58,14 +86,15 @@ func query(tx *gorm.DB, name string, a args, dest any) (rows int64, err error) {
 
 // exec runs a named statement and gives the number of rows it changed.
 func exec(tx *gorm.DB, name string, a args) (rows int64, err error) {
-	res := tx.Exec(statement(name), map[string]any(a))
+	s := named(name)
+	res := tx.Exec(s.sql, s.bind(a)...)
 	if res.Error != nil {
 		return 0, fmt.Errorf("%s: %w", name, res.Error)
 	}
 	return res.RowsAffected, nil
 }
 
-func statement(name string) string {
+func named(name string) statement {
 	s, ok := statements[name]
 	if !ok {
 		panic("store: no statement named " + name)

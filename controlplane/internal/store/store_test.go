@@ -1,15 +1,9 @@
 package store_test
 
-import (
-	"testing"
-
-	"slipway.dev/slipway/controlplane/internal/pgtest"
-)
-
-func TestMain(m *testing.M) { pgtest.Main(m) }
+import "testing"
 
 func TestStoreOpensOnAMigratedDatabase(t *testing.T) {
-	s := pgtest.New(t)
+	s := newDatabase(t)
 	if err := s.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

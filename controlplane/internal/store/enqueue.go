@@ -1,0 +1,377 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"slipway.dev/slipway/controlplane/internal/failpoint"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// Enqueue stores a batch: all of it or nothing. An error is a *ConflictError, a *FullError, FieldErrors or trouble of
+// the database.
+func (s *Store) Enqueue(ctx context.Context, b Batch) ([]Enqueued, error) {
+	if len(b.Items) == 0 {
+		return nil, FieldErrors{{"/items", "is empty"}}
+	}
+	all, refused := flatten(b)
+	if len(refused) > 0 {
+		return nil, refused
+	}
+	w := &submit{store: s, batch: b, all: all}
+	err := s.settled(ctx, func(tx *gorm.DB) error {
+		w.reset()
+		return w.run(tx)
+	}, func(ctx context.Context) (bool, error) { return w.happened(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	s.announce(w.effects)
+	return w.answer(ctx)
+}
+
+// submit is one Enqueue under way.
+type submit struct {
+	store *Store
+	batch Batch
+	all   []*entry
+
+	now      time.Time // the database's, where a run_at was given
+	repeated map[int]answer
+	lanes    map[string]*laneRow
+	standing map[string]*standingRow
+	rows     map[int]insertedRow
+	show     []string // lanes whose queued Tasks changed otherwise than by an insert
+	effects  effects
+}
+
+// answer is what an idempotency row keeps of one item.
+type answer struct {
+	ID     string        `json:"id"`
+	Result EnqueueResult `json:"result"`
+}
+
+type laneRow struct {
+	Key, Queue, Namespace, Kind string
+	Private                     bool
+	Holder                      *int64
+	LastSeq                     int64
+	Head                        *int64
+	Now                         time.Time
+}
+
+type standingRow struct {
+	Lane         string
+	HolderID     *string
+	Tail         *int64
+	TailID       *string
+	TailKind     *string
+	TailMode     *string
+	TailChildren *int
+	FirstID      *string
+
+	last *entry // the newest of this batch in the lane
+}
+
+type insertedRow struct {
+	Ord               int
+	Key, Seq          int64
+	Lane              string
+	RunAt, EligibleAt time.Time
+	At                time.Time
+}
+
+func (w *submit) reset() {
+	w.repeated, w.lanes, w.standing, w.rows = map[int]answer{}, map[string]*laneRow{}, map[string]*standingRow{}, map[int]insertedRow{}
+	w.show, w.effects, w.now = nil, effects{}, time.Time{}
+	for _, e := range w.all {
+		e.outside, e.needs, e.settle, e.retryOf, e.root = "", nil, false, nil, nil
+		e.front, e.absorbed, e.into, e.tail, e.tailID = nil, 0, nil, nil, ""
+	}
+}
+
+// run is the transaction, in the order of the locks.
+func (w *submit) run(tx *gorm.DB) error {
+	for _, step := range []func(*gorm.DB) error{
+		w.remember, w.findNeeds, w.admit, w.gates, w.lock, w.checkNeeds, w.read, w.place, w.replace, w.insert, w.absorb, w.reanswer,
+	} {
+		if err := step(tx); err != nil {
+			return err
+		}
+		if len(w.repeated) == len(w.batch.Items) {
+			return nil
+		}
+	}
+	failpoint.Hit("enqueue-before-commit")
+	return nil
+}
+
+// fresh are the entries that were not seen before under their idempotency key.
+func (w *submit) fresh() []*entry {
+	if len(w.repeated) == 0 {
+		return w.all
+	}
+	var live []*entry
+	for _, e := range w.all {
+		if _, again := w.repeated[e.top]; !again {
+			live = append(live, e)
+		}
+	}
+	return live
+}
+
+// entering are the fresh entries that go into a lane that others share.
+func (w *submit) entering() []*entry {
+	return slices.DeleteFunc(slices.Clone(w.fresh()), func(e *entry) bool { return e.outside != "" || e.lane == "" })
+}
+
+type keyRow struct {
+	Key    string   `json:"key"`
+	Hash   string   `json:"hash"`
+	Answer []answer `json:"answer"`
+	tops   []int
+}
+
+// keys are the idempotency keys of the batch, with the items that each covers.
+func (w *submit) keys() []keyRow {
+	firsts := make([]answer, len(w.batch.Items))
+	for _, e := range w.all {
+		if e.parent < 0 {
+			firsts[e.top] = answer{ID: e.id, Result: Created}
+			if e.tail != nil {
+				firsts[e.top] = answer{ID: e.tailID, Result: Coalesced}
+			} else if e.into != nil {
+				firsts[e.top] = answer{ID: e.into.id, Result: Coalesced}
+			}
+		}
+	}
+	if w.batch.Key != "" {
+		tops := make([]int, len(firsts))
+		for i := range tops {
+			tops[i] = i
+		}
+		return []keyRow{{Key: w.batch.Key, Hash: hex.EncodeToString(w.batch.Hash), Answer: firsts, tops: tops}}
+	}
+	var rows []keyRow
+	for i, item := range w.batch.Items {
+		if item.Key != "" {
+			rows = append(rows, keyRow{Key: item.Key, Hash: hex.EncodeToString(item.Hash), Answer: firsts[i : i+1], tops: []int{i}})
+		}
+	}
+	return rows
+}
+
+// remember takes the idempotency keys, the first lock of all. What was seen before is answered from then.
+func (w *submit) remember(tx *gorm.DB) error {
+	rows := w.keys()
+	if len(rows) == 0 {
+		return nil
+	}
+	const tries = 3 // an answer that is over is taken out of the way once; another may win the place
+	for range tries {
+		var won []struct{ Key string }
+		if _, err := query(tx, "enqueue/remember", args{"caller": w.batch.Caller, "keys": jsonOf(rows)}, &won); err != nil {
+			if sqlState(err) == lockNotAvailable {
+				return conflict(Conflict{Item: -1, Reason: ConflictInProgress}) // the transaction of the first sender is still open
+			}
+			return err
+		}
+		if len(won) == len(rows) {
+			return nil
+		}
+		for _, k := range won {
+			rows = slices.DeleteFunc(rows, func(r keyRow) bool { return r.Key == k.Key })
+		}
+		over, err := w.recall(tx, rows)
+		if err != nil || len(over) == 0 {
+			return err
+		}
+		if _, err := exec(tx, "enqueue/forget", args{"caller": w.batch.Caller, "keys": jsonOf(over)}); err != nil {
+			return err
+		}
+		rows = slices.DeleteFunc(rows, func(r keyRow) bool {
+			return !slices.ContainsFunc(over, func(o overRow) bool { return o.Key == r.Key })
+		})
+	}
+	return conflict(Conflict{Item: -1, Reason: ConflictInProgress})
+}
+
+type overRow struct {
+	Key    string          `json:"key"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// recall reads keys that were there before; it gives those whose time is over.
+func (w *submit) recall(tx *gorm.DB, rows []keyRow) ([]overRow, error) {
+	names := make([]string, len(rows))
+	byKey := map[string]keyRow{}
+	for i, r := range rows {
+		names[i], byKey[r.Key] = r.Key, r
+	}
+	var found []struct {
+		Key, Hash string
+		Answer    []byte
+		Over      bool
+	}
+	if _, err := query(tx, "enqueue/recall", args{"caller": w.batch.Caller, "keys": jsonOf(names)}, &found); err != nil {
+		return nil, err
+	}
+	var over []overRow
+	var clash []Conflict
+	for _, f := range found {
+		r := byKey[f.Key]
+		if f.Over {
+			over = append(over, overRow{f.Key, f.Answer})
+			continue
+		}
+		var then []answer
+		if err := json.Unmarshal(f.Answer, &then); err != nil || len(then) == 0 {
+			return nil, fmt.Errorf("read the answer kept under an idempotency key: %w", err)
+		}
+		if f.Hash != r.Hash || len(then) != len(r.tops) {
+			clash = append(clash, Conflict{Item: w.keyItem(r), TaskID: then[0].ID, Reason: ConflictBody})
+			continue
+		}
+		for i, top := range r.tops {
+			w.repeated[top] = then[i]
+		}
+	}
+	if len(clash) > 0 {
+		return nil, conflict(clash...)
+	}
+	return over, nil
+}
+
+func (w *submit) keyItem(r keyRow) int {
+	if w.batch.Key != "" {
+		return -1
+	}
+	return r.tops[0]
+}
+
+// reanswer corrects what the keys keep, where an item was absorbed by another Task.
+func (w *submit) reanswer(tx *gorm.DB) error {
+	if !slices.ContainsFunc(w.all, func(e *entry) bool { return e.tail != nil || e.into != nil }) {
+		return nil
+	}
+	rows := slices.DeleteFunc(w.keys(), func(r keyRow) bool { _, again := w.repeated[r.tops[0]]; return again })
+	if len(rows) == 0 {
+		return nil
+	}
+	_, err := exec(tx, "enqueue/answer", args{"caller": w.batch.Caller, "keys": jsonOf(rows)})
+	return err
+}
+
+// happened says, after a commit that nobody answered, whether it was done: by our own ids.
+func (w *submit) happened(ctx context.Context) (bool, error) {
+	for _, e := range w.all {
+		if e.into != nil || e.tail != nil {
+			continue
+		}
+		if _, again := w.repeated[e.top]; again {
+			continue
+		}
+		var n int64
+		err := w.store.db.WithContext(ctx).Model(&taskRow{}).Where("id = ?", e.id).Count(&n).Error
+		return n > 0, classify(ctx, err)
+	}
+	return len(w.repeated) == len(w.batch.Items), nil // all absorbed: doing it again changes nothing
+}
+
+// answer gives one Enqueued for each item, in the order of the batch.
+func (w *submit) answer(ctx context.Context) ([]Enqueued, error) {
+	out := make([]Enqueued, len(w.batch.Items))
+	var read []string
+	for _, e := range w.all {
+		if e.parent >= 0 {
+			continue
+		}
+		again, seen := w.repeated[e.top]
+		switch {
+		case seen:
+			out[e.top] = Enqueued{Task: task.Task{ID: again.ID}, Result: Repeated}
+		case e.tail != nil:
+			out[e.top] = Enqueued{Task: task.Task{ID: e.tailID}, Result: Coalesced}
+		case e.into != nil:
+			out[e.top] = Enqueued{Task: task.Task{ID: e.into.id}, Result: Coalesced}
+		default:
+			out[e.top] = Enqueued{Task: w.created(e), Result: Created}
+			continue
+		}
+		read = append(read, out[e.top].Task.ID)
+	}
+	if len(read) == 0 {
+		return out, nil
+	}
+	found, err := w.store.tasksByID(ctx, read)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if t, ok := found[out[i].Task.ID]; ok && out[i].Result != Created {
+			out[i].Task = t
+		}
+	}
+	return out, nil
+}
+
+// created is the Task as it was stored.
+func (w *submit) created(e *entry) task.Task {
+	t, r := e.item.Task, w.rows[e.ord]
+	t.ID, t.Key, t.Seq, t.Lane, t.State = e.id, r.Key, r.Seq, r.Lane, task.Queued
+	t.Mode, t.Queue, t.Executor, t.Params = modeOf(e), queueOf(e), executorOf(e), paramsOf(e)
+	t.RunAt, t.EligibleAt, t.CreatedAt = r.RunAt.UTC(), r.EligibleAt.UTC(), r.At.UTC()
+	t.CreatedBy, t.Children = w.batch.Caller, len(e.item.Children)
+	if e.parent >= 0 {
+		t.Parent = w.all[e.parent].id
+	}
+	return t
+}
+
+func modeOf(e *entry) task.Mode {
+	switch {
+	case e.lane == "":
+		return task.Parallel
+	case e.item.Task.Mode == "":
+		return task.Strict
+	}
+	return e.item.Task.Mode
+}
+
+func queueOf(e *entry) string {
+	if e.item.Task.Queue == "" {
+		return defaultQueue
+	}
+	return e.item.Task.Queue
+}
+
+const defaultQueue = "default"
+
+func executorOf(e *entry) task.Executor {
+	if e.item.Task.Executor == "" {
+		return task.ExecutorJob
+	}
+	return e.item.Task.Executor
+}
+
+func paramsOf(e *entry) json.RawMessage {
+	if len(e.item.Task.Params) == 0 {
+		return json.RawMessage("{}")
+	}
+	return e.item.Task.Params
+}
+
+// jsonOf renders a parameter of a statement; what is given is made of plain types and checked JSON.
+func jsonOf(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("store: render a parameter: %v", err))
+	}
+	return string(raw)
+}

@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"slipway.dev/slipway/controlplane/internal/failpoint"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// Finish ends an Attempt with a verdict: outcome, Task state, hand-over of the lane, write-back of the result,
+// events and nudges in one transaction. A second call on an ended Attempt, or one with a stale fence, returns ErrStale
+// and changes nothing; ErrChanged says that a report came in after v was judged.
+func (s *Store) Finish(ctx context.Context, attempt, fence int64, v task.Verdict, e Ending) (FinishResult, error) {
+	f := finish{attempt: attempt, fence: fence, replica: s.cfg.Replica, verdict: v}
+	f.verdict.Message = clean(v.Message, maxMessage)
+	f.verdict.Reason = task.Reason(clean(string(v.Reason), maxReason))
+	f.verdict.Rule = clean(v.Rule, maxReason)
+	f.evidence = cleanJSON(e.Evidence, maxEvidence)
+	err := s.settled(ctx, f.run, func(ctx context.Context) (bool, error) { return f.happened(s.db.WithContext(ctx)) })
+	if class := sqlState(err); len(class) == 5 && class[:2] == dataException {
+		// No text keeps an outcome from being recorded.
+		f.verdict.Message, f.evidence = "the text of this end could not be stored", nil
+		err = s.settled(ctx, f.run, func(ctx context.Context) (bool, error) { return f.happened(s.db.WithContext(ctx)) })
+	}
+	if err != nil {
+		return FinishResult{}, fmt.Errorf("finish attempt %d: %w", attempt, err)
+	}
+	f.effects.attempts = append(f.effects.attempts, attempt) // somebody closes it in the cluster
+	s.announce(f.effects)
+	return f.result, nil
+}
+
+const (
+	dataException = "22" // class of SQLSTATE
+	maxReason     = 100
+)
+
+type finish struct {
+	attempt, fence int64
+	replica        string
+	verdict        task.Verdict
+	evidence       json.RawMessage
+
+	result  FinishResult
+	effects effects
+}
+
+type finishRow struct {
+	Task     int64
+	Number   int
+	Fence    int64
+	Stop     string
+	Late     bool
+	Report   []byte
+	Finished bool
+}
+
+type endRow struct {
+	RunAt, EligibleAt time.Time
+	EndedAt           *time.Time
+	Result            []byte
+	Nudged            int
+	NextQueue, Queue  string
+}
+
+func (f *finish) run(tx *gorm.DB) error {
+	f.effects = effects{}
+	var lanes []laneRow
+	if _, err := query(tx, "finish/lock", args{"attempt": f.attempt}, &lanes); err != nil {
+		return err
+	}
+	if len(lanes) == 0 {
+		return ErrStale // no such Attempt, or its private lane went with its end
+	}
+	var rows []finishRow
+	if _, err := query(tx, "finish/read", args{"attempt": f.attempt}, &rows); err != nil {
+		return err
+	}
+	if len(rows) == 0 || rows[0].Finished || rows[0].Fence != f.fence {
+		return ErrStale
+	}
+	a := rows[0]
+	if err := f.unlessReported(a); err != nil {
+		return err
+	}
+	t, err := readTask(tx, a.Task)
+	if err != nil {
+		return err
+	}
+	move := task.After(t, f.verdict)
+	if !t.State.May(move.State) {
+		return fmt.Errorf("task %s: no move from %s to %s", t.ID, t.State, move.State)
+	}
+	if err := f.end(tx, endArgs{lane: lanes[0].Key, reported: len(a.Report) > 0, move: move}, &t); err != nil {
+		return err
+	}
+	f.result = FinishResult{Task: t, Move: move}
+	failpoint.Hit("finish-before-commit")
+	return nil
+}
+
+// unlessReported refuses a verdict that was made without a report that stands there now.
+func (f *finish) unlessReported(a finishRow) error {
+	if len(a.Report) == 0 || a.Stop != "" {
+		return nil
+	}
+	var said task.Report
+	if err := json.Unmarshal(a.Report, &said); err != nil {
+		return nil // what cannot be read decides nothing
+	}
+	if said.Outcome != f.verdict.Outcome {
+		return ErrChanged
+	}
+	return nil
+}
+
+type endArgs struct {
+	lane     string
+	reported bool
+	move     task.Move
+}
+
+func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
+	spentRetry, spentLost := 0, 0
+	switch e.move.Spends {
+	case task.SpendsRetry:
+		spentRetry = 1
+	case task.SpendsLost:
+		spentLost = 1
+	case task.SpendsNothing:
+	}
+	var evidence *string
+	if f.evidence != nil {
+		text := string(f.evidence)
+		evidence = &text
+	}
+	var rows []endRow
+	_, err := query(tx, "finish/end", args{
+		"attempt": f.attempt, "fence": f.fence, "reported": e.reported, "lane": e.lane, "replica": f.replica,
+		"outcome": string(f.verdict.Outcome), "reason": string(f.verdict.Reason), "message": f.verdict.Message,
+		"rule": f.verdict.Rule, "exit_code": f.verdict.ExitCode, "evidence": evidence,
+		"state": string(e.move.State), "task_reason": string(e.move.Reason), "ended": e.move.State.Terminal(),
+		"delay": float64(e.move.Delay), "spent_retry": spentRetry, "spent_lost": spentLost,
+	}, &rows)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return ErrStale // ended or reported between the two statements
+	}
+	r := rows[0]
+	t.State, t.Outcome, t.Reason, t.Message = e.move.State, f.verdict.Outcome, e.move.Reason, f.verdict.Message
+	t.Result, t.RunAt, t.EligibleAt, t.EndedAt = r.Result, r.RunAt.UTC(), r.EligibleAt.UTC(), instant(r.EndedAt)
+	t.SpentRetry, t.SpentLost = t.SpentRetry+spentRetry, t.SpentLost+spentLost
+	f.effects.queues = append(f.effects.queues, r.Queue) // its slot is free
+	if r.NextQueue != "" && r.NextQueue != r.Queue {
+		f.effects.queues = append(f.effects.queues, r.NextQueue)
+	}
+	f.effects.nudged = r.Nudged > 0
+	return nil
+}
+
+// happened says, after a commit that nobody answered, whether the Attempt ended as we wanted.
+func (f *finish) happened(db *gorm.DB) (bool, error) {
+	var rows []finishRow
+	if _, err := query(db, "finish/read", args{"attempt": f.attempt}, &rows); err != nil {
+		return false, err
+	}
+	if len(rows) == 0 || rows[0].Fence != f.fence {
+		return false, ErrStale
+	}
+	return rows[0].Finished, nil
+}
+
+// readTask reads a Task by its key inside a transaction.
+func readTask(tx *gorm.DB, key int64) (task.Task, error) {
+	var rows []taskRow
+	if _, err := query(tx, "finish/task", args{"task": key}, &rows); err != nil {
+		return task.Task{}, err
+	}
+	if len(rows) == 0 {
+		return task.Task{}, ErrNotFound
+	}
+	return rows[0].task()
+}
+
+// isStale tells a stale write from trouble.
+func isStale(err error) bool { return errors.Is(err, ErrStale) }

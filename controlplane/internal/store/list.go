@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"slipway.dev/slipway/pkg/task"
+)
+
+// Tasks lists Tasks, the newest first. The SQL is built for the filters that are set: a statement with optional
+// conditions would get a plan that fits none of them.
+func (s *Store) Tasks(ctx context.Context, f ListFilter) (Page, error) {
+	const usual, most = 50, 500
+	limit := f.Limit
+	if limit <= 0 {
+		limit = usual
+	}
+	limit = min(limit, most)
+	if f.Parent != "" && !validID(f.Parent) {
+		return Page{}, nil
+	}
+	db, err := f.narrow(s.db.WithContext(ctx).Table("slipway.tasks AS t"))
+	if err != nil {
+		return Page{}, err
+	}
+	var rows []taskRow
+	err = db.Select("t.*",
+		"(SELECT p.id FROM slipway.tasks p WHERE p.key = t.parent) AS parent_id",
+		"(SELECT r.id FROM slipway.tasks r WHERE r.key = t.retry_of) AS retry_of_id").
+		Order("t.created_at DESC, t.key DESC").Limit(limit + 1).Find(&rows).Error
+	if err != nil {
+		return Page{}, classify(ctx, fmt.Errorf("list tasks: %w", err))
+	}
+	var page Page
+	if len(rows) > limit {
+		rows = rows[:limit]
+		last := rows[limit-1]
+		page.Next = cursor(last.CreatedAt, last.Key)
+	}
+	for _, r := range rows {
+		t, err := r.task()
+		if err != nil {
+			return Page{}, err
+		}
+		page.Tasks = append(page.Tasks, t)
+	}
+	return page, nil
+}
+
+// narrow adds the conditions of the filters that are set.
+func (f ListFilter) narrow(db *gorm.DB) (*gorm.DB, error) {
+	if f.Namespaces != nil {
+		db = db.Where("t.namespace IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))", jsonOf(f.Namespaces))
+		if len(f.Namespaces) == 1 {
+			db = db.Where("t.namespace = ?", f.Namespaces[0])
+		}
+	}
+	for _, c := range []struct{ column, value string }{
+		{"t.kind", f.Kind}, {"t.state", string(f.State)}, {"t.lane", f.Lane}, {"t.queue", f.Queue},
+	} {
+		if c.value != "" {
+			db = db.Where(c.column+" = ?", c.value)
+		}
+	}
+	if f.Parent != "" {
+		db = db.Where("t.parent = (SELECT p.key FROM slipway.tasks p WHERE p.id = ?)", f.Parent)
+	}
+	for k, v := range f.Labels {
+		db = db.Where("EXISTS (SELECT 1 FROM slipway.task_labels l WHERE l.kv = ? AND l.task = t.key)", k+"="+v)
+	}
+	if !f.CreatedAfter.IsZero() {
+		db = db.Where("t.created_at >= ?", f.CreatedAfter)
+	}
+	if !f.CreatedBefore.IsZero() {
+		db = db.Where("t.created_at < ?", f.CreatedBefore)
+	}
+	if f.Cursor != "" {
+		at, key, err := parseCursor(f.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		db = db.Where("(t.created_at, t.key) < (?, ?)", at, key)
+	}
+	return db, nil
+}
+
+func cursor(at time.Time, key int64) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d", at.UnixMicro(), key))
+}
+
+func parseCursor(text string) (time.Time, int64, error) {
+	bad := FieldErrors{{"/cursor", "is not one of ours"}}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return time.Time{}, 0, bad
+	}
+	left, right, _ := strings.Cut(string(raw), ".")
+	micro, err := strconv.ParseInt(left, 10, 64)
+	if err != nil {
+		return time.Time{}, 0, bad
+	}
+	key, err := strconv.ParseInt(right, 10, 64)
+	if err != nil {
+		return time.Time{}, 0, bad
+	}
+	return time.UnixMicro(micro), key, nil
+}
+
+// States counts Tasks that have not ended, by state.
+func (s *Store) States(ctx context.Context) (map[task.State]int, error) {
+	var rows []struct {
+		State string
+		N     int
+	}
+	err := s.db.WithContext(ctx).Table("slipway.tasks").Select("state, count(*) AS n").
+		Where("state IN ('queued', 'running')").Group("state").Find(&rows).Error
+	if err != nil {
+		return nil, classify(ctx, fmt.Errorf("count tasks: %w", err))
+	}
+	out := map[task.State]int{}
+	for _, r := range rows {
+		out[task.State(r.State)] = r.N
+	}
+	return out, nil
+}

@@ -1,0 +1,422 @@
+package store
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"slipway.dev/slipway/pkg/task"
+)
+
+type needRow struct {
+	Key   int64
+	ID    string
+	Lane  string
+	State string
+	Root  int64
+}
+
+// findNeeds looks up the stored Tasks that entries name: in After, and as RetryOf.
+func (w *submit) findNeeds(tx *gorm.DB) error {
+	ours, wanted := map[string]bool{}, map[string]bool{}
+	for _, e := range w.all {
+		ours[e.id] = true
+	}
+	for _, e := range w.fresh() {
+		for _, id := range e.item.After {
+			if !ours[id] {
+				wanted[id] = true
+			}
+		}
+		if id := e.item.Task.RetryOf; id != "" {
+			wanted[id] = true
+		}
+	}
+	found, err := w.stored(tx, wanted)
+	if err != nil {
+		return err
+	}
+	var errs FieldErrors
+	for _, e := range w.fresh() {
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(e.item.After))) {
+			n, ok := found[id]
+			switch {
+			case ours[id]:
+				e.needs = append(e.needs, need{id: id})
+			case ok:
+				e.needs = append(e.needs, need{key: &n.Key})
+				w.lanes[n.Lane] = nil // locked with the others: its end must see that we wait for it
+			default:
+				errs = append(errs, FieldError{e.pointer + "/after", "no task " + id})
+			}
+		}
+		if id := e.item.Task.RetryOf; id != "" {
+			n, ok := found[id]
+			if !ok {
+				errs = append(errs, FieldError{e.pointer + "/retry_of", "no task " + id})
+			}
+			e.retryOf, e.root = &n.Key, &n.Root
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	return nil
+}
+
+func (w *submit) stored(tx *gorm.DB, wanted map[string]bool) (map[string]needRow, error) {
+	found := map[string]needRow{}
+	if len(wanted) == 0 {
+		return found, nil
+	}
+	ids := make([]string, 0, len(wanted))
+	for id := range wanted {
+		if validID(id) {
+			ids = append(ids, id)
+		}
+	}
+	var rows []needRow
+	if _, err := query(tx, "enqueue/needs", args{"ids": jsonOf(ids)}, &rows); err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		found[r.ID] = r
+	}
+	return found, nil
+}
+
+// gates says which entries stay outside their lane for now.
+func (w *submit) gates(tx *gorm.DB) error {
+	fresh := w.fresh()
+	if slices.ContainsFunc(fresh, func(e *entry) bool { return !e.item.RunAt.IsZero() }) {
+		var row struct{ Now time.Time }
+		if _, err := query(tx, "lane/now", nil, &row); err != nil {
+			return err
+		}
+		w.now = row.Now
+	}
+	for _, e := range fresh {
+		switch {
+		case e.parent >= 0:
+			e.outside = outsideParent
+		case len(e.needs) > 0:
+			e.outside = outsideDependency
+		case e.item.RunAt.After(w.now), e.item.RunAt.IsZero() && e.item.Delay > 0:
+			e.outside = outsideDelay
+		}
+	}
+	return nil
+}
+
+// lock takes the lanes that entries enter and those of the Tasks that they wait for.
+func (w *submit) lock(tx *gorm.DB) error {
+	makes := map[string]*entry{}
+	for _, e := range w.entering() {
+		if _, have := makes[e.lane]; !have {
+			makes[e.lane] = e
+		}
+		w.lanes[e.lane] = nil
+	}
+	switch len(w.lanes) {
+	case 0:
+		return nil
+	case 1:
+		for lane := range w.lanes {
+			row, err := lockLane(tx, lane)
+			if err != nil || row != nil {
+				w.lanes[lane] = row
+				return err
+			}
+		}
+	}
+	if len(makes) > 0 {
+		if _, err := exec(tx, "lane/make", args{"lanes": jsonOf(newLanes(makes))}); err != nil {
+			return err
+		}
+	}
+	var rows []laneRow
+	if _, err := query(tx, "lane/lock_many", args{"lanes": jsonOf(slices.Sorted(maps.Keys(w.lanes)))}, &rows); err != nil {
+		return err
+	}
+	for i := range rows {
+		w.lanes[rows[i].Key] = &rows[i]
+	}
+	for lane := range makes {
+		if w.lanes[lane] == nil {
+			return errLaneGone
+		}
+	}
+	return nil
+}
+
+// checkNeeds nudges entries that wait for nothing open: their end, or their entry, is decided by Settle.
+func (w *submit) checkNeeds(tx *gorm.DB) error {
+	wanted := map[string]bool{}
+	for _, e := range w.fresh() {
+		for _, n := range e.needs {
+			if n.key != nil {
+				for _, id := range e.item.After {
+					wanted[id] = true
+				}
+				break
+			}
+		}
+	}
+	found, err := w.stored(tx, wanted)
+	if err != nil {
+		return err
+	}
+	ended := map[int64]bool{}
+	for _, n := range found {
+		ended[n.Key] = task.State(n.State).Terminal()
+	}
+	for _, e := range w.fresh() {
+		if len(e.needs) > 0 && !slices.ContainsFunc(e.needs, func(n need) bool { return n.key == nil || !ended[*n.key] }) {
+			e.settle, w.effects.nudged = true, true
+		}
+	}
+	return nil
+}
+
+// read looks at what stands in the lanes, where the rules need it; the locks are older than this statement.
+func (w *submit) read(tx *gorm.DB) error {
+	wanted := map[string]bool{}
+	for _, e := range w.entering() {
+		if e.item.OnConflict == task.ConflictReject || modeOf(e) == task.Latest {
+			wanted[e.lane] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	var rows []standingRow
+	if _, err := query(tx, "enqueue/standing", args{"lanes": jsonOf(slices.Sorted(maps.Keys(wanted)))}, &rows); err != nil {
+		return err
+	}
+	for i := range rows {
+		w.standing[rows[i].Lane] = &rows[i]
+	}
+	return nil
+}
+
+// place decides what becomes of each entry that goes into a shared lane, in the order of the batch.
+func (w *submit) place(*gorm.DB) error {
+	var clash []Conflict
+	for _, e := range w.entering() {
+		in := w.standing[e.lane]
+		if in == nil {
+			continue
+		}
+		if e.item.OnConflict == task.ConflictReject {
+			if id := in.inTheWay(); id != "" {
+				clash = append(clash, Conflict{Item: e.top, TaskID: id, Reason: ConflictLaneBusy})
+				continue
+			}
+		}
+		if modeOf(e) != task.Latest || len(e.item.Children) > 0 || e.item.OnConflict == task.ConflictReplace {
+			in.last = e
+			continue
+		}
+		switch last := in.last; {
+		case last != nil && last.item.Task.Kind == e.item.Task.Kind && modeOf(last) == task.Latest && len(last.item.Children) == 0:
+			last.absorbed++
+			e.into = last
+		case last == nil && in.Tail != nil && value(in.TailKind) == e.item.Task.Kind &&
+			task.Mode(value(in.TailMode)) == task.Latest && value(in.TailChildren) == 0:
+			e.tail, e.tailID = in.Tail, *in.TailID
+		default:
+			in.last = e
+		}
+	}
+	if len(clash) > 0 {
+		return conflict(clash...)
+	}
+	return nil
+}
+
+// inTheWay names the Task that a rejecting submit meets in its lane.
+func (in *standingRow) inTheWay() string {
+	switch {
+	case in.HolderID != nil:
+		return *in.HolderID
+	case in.FirstID != nil:
+		return *in.FirstID
+	case in.last != nil:
+		return in.last.id
+	}
+	return ""
+}
+
+// replace ends or stops what entries supersede, and finds their places.
+func (w *submit) replace(tx *gorm.DB) error {
+	for _, e := range w.entering() {
+		if e.item.OnConflict != task.ConflictReplace {
+			continue
+		}
+		front, err := supersede(tx, &w.effects, replacement{lane: e.lane, kinds: e.item.Supersedes, by: w.batch.Caller, id: e.id})
+		if err != nil {
+			return err
+		}
+		e.front = front
+		w.show = append(w.show, e.lane)
+	}
+	return nil
+}
+
+type insertItem struct {
+	Ord       int               `json:"ord"`
+	ID        string            `json:"id"`
+	Lane      *string           `json:"lane"`
+	Queue     string            `json:"queue"`
+	Namespace string            `json:"namespace"`
+	Kind      string            `json:"kind"`
+	Name      string            `json:"name"`
+	Mode      task.Mode         `json:"mode"`
+	Class     task.Class        `json:"class"`
+	Executor  task.Executor     `json:"executor"`
+	Params    json.RawMessage   `json:"params"`
+	Spec      task.Spec         `json:"spec"`
+	Labels    map[string]string `json:"labels"`
+	Outside   *string           `json:"outside"`
+	RunAt     *time.Time        `json:"run_at"`
+	Delay     float64           `json:"delay"`
+	QueueIn   float64           `json:"queue_in"`
+	ParentID  *string           `json:"parent_id"`
+	Children  int               `json:"children"`
+	RetryOf   *int64            `json:"retry_of"`
+	Root      *int64            `json:"root"`
+	Replaces  []string          `json:"replaces"`
+	RunIf     RunIf             `json:"run_if"`
+	Schedule  *string           `json:"schedule"`
+	FireAt    *time.Time        `json:"fire_at"`
+	Front     *int64            `json:"front"`
+	Absorbed  int               `json:"absorbed"`
+}
+
+type insertDep struct {
+	Ord      int     `json:"ord"`
+	NeedsKey *int64  `json:"needs_key"`
+	NeedsID  *string `json:"needs_id"`
+}
+
+// insert stores the entries that are not absorbed.
+func (w *submit) insert(tx *gorm.DB) error {
+	var items []insertItem
+	deps, nudge := []insertDep{}, []int{}
+	for _, e := range w.fresh() {
+		if e.into != nil || e.tail != nil {
+			continue
+		}
+		items = append(items, w.insertItem(e))
+		for _, n := range e.needs {
+			d := insertDep{Ord: e.ord, NeedsKey: n.key}
+			if n.id != "" {
+				d.NeedsID = &n.id
+			}
+			deps = append(deps, d)
+		}
+		if e.settle {
+			nudge = append(nudge, e.ord)
+		}
+		if lane := w.lanes[e.lane]; e.outside == "" && (lane == nil || lane.Holder == nil) {
+			w.effects.queues = append(w.effects.queues, queueOf(e))
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	var rows []insertedRow
+	_, err := query(tx, "enqueue/insert", args{"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller}, &rows)
+	switch {
+	case sqlState(err) == uniqueViolation && constraint(err) == "tasks_fire":
+		return conflict(Conflict{Item: -1, Reason: ConflictFired})
+	case sqlState(err) == uniqueViolation && constraint(err) == "tasks_id_key":
+		return FieldErrors{{"/items", "an id is in use"}}
+	case err != nil:
+		return err
+	}
+	for _, r := range rows {
+		w.rows[r.Ord] = r
+	}
+	return nil
+}
+
+func (w *submit) insertItem(e *entry) insertItem {
+	t := e.item.Task
+	newest := e // what was absorbed last gives the parameters, the most urgent the class
+	for _, o := range w.all {
+		if o.into == e {
+			newest = o
+			t.Class = min(t.Class, o.item.Task.Class)
+		}
+	}
+	i := insertItem{
+		Ord: e.ord, ID: e.id, Queue: queueOf(e), Namespace: t.Namespace, Kind: t.Kind, Name: newest.item.Task.Name,
+		Mode: modeOf(e), Class: t.Class, Executor: executorOf(e), Params: paramsOf(newest), Spec: newest.item.Task.Spec,
+		Labels: t.Labels, Delay: e.item.Delay.Seconds(), QueueIn: float64(t.Spec.QueueDeadline), Children: len(e.item.Children),
+		RetryOf: e.retryOf, Root: e.root, RunIf: e.item.RunIf, Front: e.front, Absorbed: e.absorbed,
+	}
+	if i.RunIf == "" {
+		i.RunIf = AllSucceeded
+	}
+	if e.lane != "" {
+		i.Lane = &e.lane
+	}
+	if e.outside != "" {
+		i.Outside = &e.outside
+		if e.item.OnConflict == task.ConflictReplace {
+			i.Replaces = e.item.Supersedes // done when it enters
+		}
+	}
+	if !e.item.RunAt.IsZero() {
+		i.RunAt = &e.item.RunAt
+	}
+	if e.parent >= 0 {
+		i.ParentID = &w.all[e.parent].id
+	}
+	if e.item.Schedule != "" {
+		i.Schedule, i.FireAt = &e.item.Schedule, &e.item.FireAt
+	}
+	return i
+}
+
+// absorb lays the newest of each lane over the stored tail, and shows the lanes anew.
+func (w *submit) absorb(tx *gorm.DB) error {
+	type item struct {
+		Task   int64           `json:"task"`
+		Params json.RawMessage `json:"params,omitempty"`
+		Spec   *task.Spec      `json:"spec,omitempty"`
+		Name   string          `json:"name"`
+		Class  task.Class      `json:"class"`
+	}
+	newest, events := map[int64]item{}, []item{}
+	for _, e := range w.fresh() {
+		if e.tail == nil {
+			continue
+		}
+		i := item{Task: *e.tail, Params: paramsOf(e), Spec: &e.item.Task.Spec, Name: e.item.Task.Name, Class: e.item.Task.Class}
+		if was, again := newest[i.Task]; again {
+			i.Class = min(i.Class, was.Class)
+		}
+		newest[i.Task] = i
+		events = append(events, item{Task: i.Task})
+		w.show = append(w.show, e.lane)
+		w.effects.queues = append(w.effects.queues, w.lanes[e.lane].Queue)
+	}
+	if len(newest) > 0 {
+		var done struct{ N int }
+		a := args{"items": jsonOf(slices.Collect(maps.Values(newest))), "events": jsonOf(events), "by": w.batch.Caller}
+		if _, err := query(tx, "enqueue/absorb", a, &done); err != nil {
+			return err
+		}
+	}
+	for _, lane := range slices.Compact(slices.Sorted(slices.Values(w.show))) {
+		if err := showLane(tx, &w.effects, lane); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+-- Queues, freezes, switches and holds.
+
+-- name: waiting
+SELECT q.max_queued, (
+    SELECT count(*) FROM (
+        SELECT 1 FROM slipway.tasks t WHERE t.queue = q.name AND t.namespace = @namespace AND t.state = 'queued'
+        LIMIT q.max_queued + 1) few) AS waiting
+FROM slipway.queues q WHERE q.name = @queue;
+
+-- name: list
+SELECT q.name, q.cap, q.ns_cap, q.max_queued, coalesce(q.rate, 0) AS rate, q.burst, q.paused, q.draining, q.note,
+    (SELECT count(*) FROM (SELECT 1 FROM slipway.tasks t WHERE t.queue = q.name AND t.state = 'queued' LIMIT 10001) few) AS queued,
+    (SELECT count(*) FROM slipway.attempts a WHERE a.queue = q.name AND a.finished_at IS NULL) AS running
+FROM slipway.queues q ORDER BY q.name;
+
+-- name: set
+INSERT INTO slipway.queues AS q (name, cap, ns_cap, max_queued, rate, burst, paused, draining, note, changed_by, changed_at)
+VALUES (@name, @cap, @ns_cap, @max_queued, @rate, @burst, @paused, @draining, @note, @actor, slipway.stamp())
+ON CONFLICT (name) DO UPDATE SET cap = excluded.cap, ns_cap = excluded.ns_cap, max_queued = excluded.max_queued,
+    rate = excluded.rate, burst = excluded.burst, tokens = LEAST(q.tokens, excluded.burst), paused = excluded.paused,
+    draining = excluded.draining, note = excluded.note, changed_by = excluded.changed_by, changed_at = excluded.changed_at;
+
+-- name: audit
+INSERT INTO slipway.audit (at, actor, verb, resource, name, data)
+VALUES (slipway.stamp(), @actor, @verb, @resource, @name, CAST(@data AS jsonb));
+
+-- name: freeze
+INSERT INTO slipway.freezes (namespace, queue, actor, reason, created_at, expires_at)
+SELECT nullif(@namespace, ''), nullif(@queue, ''), @actor, @reason, c.at, c.at + @seconds * interval '1 second'
+FROM (SELECT slipway.stamp() AS at) c
+RETURNING id, created_at, expires_at;
+
+-- name: thaw
+UPDATE slipway.freezes SET ended_at = slipway.stamp(), ended_by = @actor
+WHERE id = @id AND ended_at IS NULL AND expires_at > slipway.now();
+
+-- name: freezes
+SELECT id, coalesce(namespace, '') AS namespace, coalesce(queue, '') AS queue, actor, reason, created_at, expires_at
+FROM slipway.freezes WHERE ended_at IS NULL AND expires_at > slipway.now() ORDER BY id;
+
+-- name: switch
+INSERT INTO slipway.kind_switches (kind, executor, actor, reason, changed_at)
+VALUES (@kind, @executor, @actor, @reason, slipway.stamp())
+ON CONFLICT (kind) DO UPDATE SET executor = excluded.executor, actor = excluded.actor, reason = excluded.reason,
+    changed_at = excluded.changed_at;
+
+-- name: unswitch
+DELETE FROM slipway.kind_switches WHERE kind = @kind;
+
+-- name: hold
+INSERT INTO slipway.holds (task, actor, reason, held_at) VALUES (@task, @actor, @reason, slipway.stamp())
+ON CONFLICT (task) DO NOTHING;
+
+-- name: unhold
+DELETE FROM slipway.holds WHERE task = @task;
+
+-- name: held
+UPDATE slipway.tasks SET held = @held WHERE key = @task AND state IN ('queued', 'running') AND held <> @held;

@@ -1,0 +1,181 @@
+package rig
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"slipway.dev/slipway/e2e/cluster/local"
+	"slipway.dev/slipway/e2e/postgres"
+)
+
+// Options says what New makes.
+type Options struct {
+	Profile    local.Profile
+	Replicas   int               // started by New; default 1
+	Namespaces int               // tenants; default 1
+	Env        map[string]string // of every replica, beside what the rig sets
+}
+
+// Rig is one Slipway: its own database, hence its own instance, on a cluster that it may share.
+type Rig struct {
+	Cluster    *local.Cluster
+	Kube       kubernetes.Interface // as the cluster's administrator
+	Config     *rest.Config         // the same
+	Postgres   *postgres.Server
+	Gate       *Gate
+	Namespaces []string // enabled for Slipway
+	Replicas   []*Replica
+
+	options Options
+	dir     string
+}
+
+// Namespace is the first tenant.
+func (r *Rig) Namespace() string { return r.Namespaces[0] }
+
+// New brings up what o asks for. It is torn down with the test; the cluster stays for the next one, until Main.
+func New(t testing.TB, o Options) *Rig {
+	t.Helper()
+	o.Replicas, o.Namespaces = max(o.Replicas, 1), max(o.Namespaces, 1)
+	r := &Rig{Cluster: sharedCluster(t, o.Profile), options: o, dir: t.TempDir()}
+	r.connect(t)
+	for range o.Namespaces {
+		r.Namespaces = append(r.Namespaces, r.makeTenant(t))
+	}
+	server, err := postgres.Start(t.Context(), postgres.Options{})
+	if err != nil {
+		t.Fatalf("start PostgreSQL: %v", err)
+	}
+	r.Postgres = server
+	t.Cleanup(func() {
+		if err := server.Stop(postgres.Fast); err != nil {
+			t.Errorf("stop PostgreSQL: %v", err)
+		}
+	})
+	if r.Gate, err = newGate(t.Context(), r.Cluster.HostIP); err != nil {
+		t.Fatalf("open the gate: %v", err)
+	}
+	t.Cleanup(r.Gate.close)
+	r.createDatabase(t)
+	r.writeKubeconfig(t)
+	t.Cleanup(func() { r.teardown(t) })
+	for range o.Replicas {
+		r.AddReplica(t, nil)
+	}
+	for _, replica := range r.Replicas {
+		replica.WaitReady(t)
+	}
+	return r
+}
+
+func (r *Rig) connect(t testing.TB) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", r.Cluster.Kubeconfig)
+	if err != nil {
+		t.Fatalf("read the administrator's kubeconfig: %v", err)
+	}
+	config.QPS = -1
+	r.Config = config
+	if r.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatalf("connect to the cluster: %v", err)
+	}
+}
+
+// clusters are shared by the tests of one process: bringing one up costs more than most tests.
+var clusters struct {
+	sync.Mutex
+	up map[local.Profile]*local.Cluster
+}
+
+func sharedCluster(t testing.TB, profile local.Profile) *local.Cluster {
+	t.Helper()
+	clusters.Lock()
+	defer clusters.Unlock()
+	if c := clusters.up[profile]; c != nil {
+		return c
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	began := time.Now()
+	c, err := local.Up(ctx, local.Options{Name: clusterName(profile), Profile: profile, Tuned: true, Log: Progress})
+	if err != nil {
+		t.Fatalf("bring up the cluster: %v", err)
+	}
+	if profile == local.Node {
+		if err := loadImages(ctx, c); err != nil {
+			t.Fatalf("load the images: %v", err)
+		}
+	}
+	if err := applyRights(ctx, c); err != nil {
+		t.Fatalf("apply the rights: %v", err)
+	}
+	fmt.Fprintf(Progress, "rig: cluster of profile %s is ready (%.1fs)\n", profile, time.Since(began).Seconds())
+	if clusters.up == nil {
+		clusters.up = map[local.Profile]*local.Cluster{}
+	}
+	clusters.up[profile] = c
+	return c
+}
+
+// clusterName differs between test processes, so that they never share.
+func clusterName(profile local.Profile) string {
+	return fmt.Sprintf("test-%s-%d", profile, os.Getpid())
+}
+
+// Progress takes what the rig says about itself while a test waits.
+var Progress io.Writer = os.Stderr
+
+// Main runs the tests of a package and takes down what they shared.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if err := down(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+func down() error {
+	clusters.Lock()
+	defer clusters.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var errs []error
+	for profile, c := range clusters.up {
+		if err := local.Down(ctx, c.Name); err != nil {
+			errs = append(errs, fmt.Errorf("take down the cluster of profile %s: %w", profile, err))
+		}
+	}
+	clusters.up = nil
+	return errors.Join(errs...)
+}
+
+// root is the folder of the module.
+var root = sync.OnceValue(func() string {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	panic("the rig runs inside the module's tree")
+})
+
+func randomText(n int) string { return strings.ToLower(rand.Text())[:n] }

@@ -1,0 +1,68 @@
+package rig
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"slipway.dev/slipway/pkg/api"
+)
+
+// PlayedRunner speaks the runner's protocol for a pod that the test plays.
+type PlayedRunner struct {
+	Attempt, Fence int64
+	Pod            *corev1.Pod
+	Answer         api.StartAnswer
+
+	call *User
+}
+
+// StartRunner plays a runner that wins start in pod.
+func (r *Rig) StartRunner(t testing.TB, pod *corev1.Pod) *PlayedRunner {
+	t.Helper()
+	p := &PlayedRunner{
+		Attempt: labelNumber(t, pod, "slipway.dev/attempt"), Fence: labelNumber(t, pod, "slipway.dev/fence"),
+		Pod: pod, call: &User{rig: r, Token: r.PodToken(t, pod)},
+	}
+	p.Answer = decode[api.StartAnswer](t, p.call.Must(t, http.MethodPost, "/v1/runner/start",
+		map[string]any{"attempt": p.Attempt, "fence": p.Fence}, http.StatusOK))
+	p.call = &User{rig: r, Token: p.Answer.SessionKey}
+	return p
+}
+
+// Finish reports the end of the handler; body is laid over what identifies the Attempt.
+func (p *PlayedRunner) Finish(t testing.TB, body map[string]any, want ...int) Answer {
+	t.Helper()
+	full := map[string]any{"attempt": p.Attempt, "fence": p.Fence, "pod_uid": string(p.Pod.UID)}
+	for k, v := range body {
+		full[k] = v
+	}
+	return p.call.Must(t, http.MethodPost, "/v1/runner/finish", full, want...)
+}
+
+// Beat sends one heartbeat.
+func (p *PlayedRunner) Beat(t testing.TB, want ...int) Answer {
+	t.Helper()
+	return p.call.Must(t, http.MethodPost, "/v1/runner/heartbeat",
+		map[string]any{"attempt": p.Attempt, "fence": p.Fence, "pod_uid": string(p.Pod.UID)}, want...)
+}
+
+func labelNumber(t testing.TB, pod *corev1.Pod, label string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(pod.Labels[label], 10, 64)
+	if err != nil {
+		t.Fatalf("read label %s of pod %s: %v", label, pod.Name, err)
+	}
+	return n
+}
+
+// JobOf waits until the Task's newest Attempt has a Job and gives its name.
+func (u *User) JobOf(t testing.TB, id string) string {
+	t.Helper()
+	seen := u.Until(t, id, "to have a Job", func(task api.Task) bool {
+		return task.Attempt != nil && task.Attempt.Job != nil && task.Attempt.Job.Name != ""
+	})
+	return seen.Attempt.Job.Name
+}

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/slipway/pkg/task"
 )
 
-// What the edge needs of the rest. Errors: those of pkg/task, *ConflictError, *EndedError, *FullError,
-// *kinds.InvalidError; anything else is answered as 500 and logged.
+// What the edge needs of the rest. Errors: those of pkg/task and those below; anything else is answered as 500 and
+// logged.
 type (
 	// Gate says who is calling and whether they may.
 	Gate interface {
@@ -23,7 +23,8 @@ type (
 		May(ctx context.Context, id auth.Identity, a auth.Access) error
 	}
 
-	// Submitter stores Tasks: all of a Submission, or nothing.
+	// Submitter stores Tasks: all of a Submission, or nothing. It refuses by *ConflictError, *RefusedError or
+	// *FullError.
 	Submitter interface {
 		Submit(ctx context.Context, s Submission) ([]Accepted, error)
 		// Repeated answers what an earlier Submission with the same keys was answered; ok is false where there was
@@ -31,19 +32,19 @@ type (
 		Repeated(ctx context.Context, s Submission) (done []Accepted, ok bool, err error)
 	}
 
-	// Finder reads Tasks.
+	// Finder reads Tasks. ErrBadPosition refuses a cursor.
 	Finder interface {
 		Find(ctx context.Context, id string) (task.Task, View, error)
 		List(ctx context.Context, f Filter) (Page, error)
 	}
 
-	// History reads what happened to a Task.
+	// History reads what happened to a Task. ErrBadPosition refuses a position.
 	History interface {
 		Attempts(ctx context.Context, taskID string) ([]task.Attempt, error)
 		Events(ctx context.Context, taskID, after string, limit int) ([]task.Event, error)
 	}
 
-	// Canceler cancels Tasks.
+	// Canceler cancels Tasks; an *EndedError says that there is nothing to cancel.
 	Canceler interface {
 		Cancel(ctx context.Context, id, by, note string) (task.Task, error)
 	}
@@ -175,13 +176,28 @@ const (
 
 // Conflict is one item in conflict with what is there.
 type Conflict struct {
-	Pointer, Task, State, Reason string
+	Item                int // index in the Submission; -1: the whole
+	Task, State, Reason string
 }
 
 // ConflictError refuses a Submission.
 type ConflictError struct{ Conflicts []Conflict }
 
 func (e *ConflictError) Error() string { return fmt.Sprintf("%d conflicts", len(e.Conflicts)) }
+
+// ItemError is what is wrong with one item; Pointer begins at the item.
+type ItemError struct {
+	Item            int
+	Pointer, Reason string
+}
+
+// RefusedError refuses a Submission by rules of the store.
+type RefusedError struct{ Items []ItemError }
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("%d fields refused", len(e.Items)) }
+
+// ErrBadPosition says that a cursor or a position in a stream is not one of ours.
+var ErrBadPosition = errors.New("the cursor is not one of ours")
 
 // EndedError says that a Task has ended.
 type EndedError struct {

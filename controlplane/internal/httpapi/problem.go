@@ -81,7 +81,14 @@ func problemOf(err error) answer {
 	case errors.As(err, &missing):
 		return problem(http.StatusNotFound, missing.Reason, missing.Message)
 	case errors.As(err, &conflict):
-		return conflicting(conflict)
+		a := conflicting(conflict)
+		var located *locatedError
+		if errors.As(err, &located) {
+			a.Errors = located.fields
+		}
+		return a
+	case errors.Is(err, ErrBadPosition):
+		return problem(http.StatusBadRequest, "bad_request", ErrBadPosition.Error())
 	case errors.As(err, &ended):
 		a := problem(http.StatusConflict, "ended", "the task has ended: "+string(ended.State))
 		a.Task, a.State = ended.ID, string(ended.State)
@@ -133,11 +140,6 @@ func conflicting(e *ConflictError) answer {
 	if first.Reason == ConflictInProgress {
 		a.retryAfter = time.Second
 	}
-	for _, c := range e.Conflicts[:min(len(e.Conflicts), maxFields)] {
-		if c.Pointer != "" {
-			a.Errors = append(a.Errors, api.FieldError{Pointer: c.Pointer, Reason: conflictTexts[c.Reason], Task: c.Task})
-		}
-	}
 	return a
 }
 
@@ -154,6 +156,14 @@ func wireFields(in []kinds.FieldError) []api.FieldError {
 	}
 	return out
 }
+
+// locatedError adds to a refusal where in the request its causes stand.
+type locatedError struct {
+	error
+	fields []api.FieldError
+}
+
+func (e *locatedError) Unwrap() error { return e.error }
 
 // fail answers a request with the problem that err is.
 func (s *server) fail(c *gin.Context, err error) {

@@ -49,6 +49,8 @@ type backend struct {
 	attempts []task.Attempt
 	task     task.Task
 	carries  error
+
+	cancelErr error
 }
 
 var errForTest = errors.New("pq: relation \"hunter2\" does not exist")
@@ -118,8 +120,8 @@ func (b *backend) Events(context.Context, string, string, int) ([]task.Event, er
 }
 
 func (b *backend) Cancel(_ context.Context, id, by, note string) (task.Task, error) {
-	if b.fail != nil {
-		return task.Task{}, b.fail
+	if b.fail != nil || b.cancelErr != nil {
+		return task.Task{}, errors.Join(b.fail, b.cancelErr)
 	}
 	b.canceled = append(b.canceled, id+" by "+by+": "+note)
 	return b.task, nil

@@ -144,7 +144,7 @@ func (s *server) submit(ctx context.Context, in intake) ([]Accepted, error) {
 		}
 		done, err := s.submitter.Submit(ctx, sub.Submission)
 		if err != nil {
-			return nil, fmt.Errorf("store tasks: %w", err)
+			return nil, fmt.Errorf("store tasks: %w", in.locate(err))
 		}
 		return done, nil
 	}
@@ -158,6 +158,34 @@ func (s *server) submit(ctx context.Context, in intake) ([]Accepted, error) {
 		}
 	}
 	return nil, invalid
+}
+
+// locate turns indexes of items into pointers into the request.
+func (in intake) locate(err error) error {
+	var refused *RefusedError
+	var conflict *ConflictError
+	switch {
+	case errors.As(err, &refused):
+		var wrong []kinds.FieldError
+		for _, e := range refused.Items {
+			wrong = append(wrong, kinds.FieldError{Pointer: in.at(e.Item) + e.Pointer, Reason: e.Reason})
+		}
+		return &kinds.InvalidError{Fields: wrong}
+	case errors.As(err, &conflict):
+		located := &locatedError{error: err}
+		for _, c := range conflict.Conflicts[:min(len(conflict.Conflicts), maxFields)] {
+			if c.Item < 0 || in.key != "" && c.Reason != ConflictLaneBusy {
+				continue // it is about the header
+			}
+			at := in.at(c.Item) + "/idempotency_key"
+			if c.Reason == ConflictLaneBusy {
+				at = in.at(c.Item) + "/lane"
+			}
+			located.fields = append(located.fields, api.FieldError{Pointer: at, Reason: conflictTexts[c.Reason], Task: c.Task})
+		}
+		return located
+	}
+	return err
 }
 
 // built is a Submission, and which of its items need the right to create Jobs.

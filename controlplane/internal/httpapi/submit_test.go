@@ -215,7 +215,7 @@ func TestABatchNamesItsItems(t *testing.T) {
 	if len(r.submitted) > 0 {
 		t.Error("something was stored")
 	}
-	r.fail = &ConflictError{Conflicts: []Conflict{{Pointer: "/tasks/1/idempotency_key", Task: taskID, Reason: ConflictBody}}}
+	r.fail = &ConflictError{Conflicts: []Conflict{{Item: 1, Task: taskID, Reason: ConflictBody}}}
 	p = r.problem(r.send(batch(good, good)), 409)
 	if pointers(p) != "/tasks/1/idempotency_key" || p.Errors[0].Task != taskID || p.Type != "urn:slipway:problem:idempotency_body" {
 		t.Errorf("conflict: %+v", p)
@@ -316,8 +316,36 @@ func TestCancelSaysWhetherItIsDone(t *testing.T) {
 	if w := r.send(q); w.Code != 200 {
 		t.Errorf("canceled: %d %s", w.Code, w.Body)
 	}
-	r.fail = nil
-	r.backend.fail = nil
+	r.cancelErr = &EndedError{ID: taskID, State: task.Canceled}
+	if w := r.send(q); w.Code != 200 {
+		t.Errorf("canceled before: %d %s", w.Code, w.Body)
+	}
+	r.cancelErr = &EndedError{ID: taskID, State: task.Failed}
+	if p := r.problem(r.send(q), 409); p.Task != taskID || p.State != "failed" {
+		t.Errorf("ended before: %+v", p)
+	}
 	q.body = `{"nota":"x"}`
 	r.problem(r.send(q), 400)
+}
+
+func TestWhatTheStoreRefusesIsPlacedInTheRequest(t *testing.T) {
+	r := newRig(t)
+	r.fail = &RefusedError{Items: []ItemError{{Item: 1, Pointer: "/queue", Reason: "no such queue"}}}
+	if p := r.problem(r.send(batch(good, good)), 422); pointers(p) != "/tasks/1/queue" {
+		t.Errorf("batch: %+v", p)
+	}
+	r.fail = &RefusedError{Items: []ItemError{{Item: 0, Pointer: "/queue", Reason: "no such queue"}}}
+	if p := r.problem(r.send(submit(good)), 422); pointers(p) != "/queue" {
+		t.Errorf("single: %+v", p)
+	}
+	r.fail = &ConflictError{Conflicts: []Conflict{{Item: 0, Task: taskID, State: "running", Reason: ConflictLaneBusy}}}
+	if p := r.problem(r.send(submit(good)), 409); pointers(p) != "/lane" || p.Task != taskID || p.State != "running" {
+		t.Errorf("busy lane: %+v", p)
+	}
+	r.fail = &ConflictError{Conflicts: []Conflict{{Item: 0, Task: taskID, Reason: ConflictBody}}}
+	if p := r.problem(r.send(submit(good, "Idempotency-Key", "k")), 409); pointers(p) != "" || p.Task != taskID {
+		t.Errorf("key in the header: %+v", p)
+	}
+	r.fail = ErrBadPosition
+	r.problem(r.send(request{method: "GET", path: "/v1/tasks?cursor=abc", token: "admin"}), 400)
 }

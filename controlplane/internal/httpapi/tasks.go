@@ -93,7 +93,12 @@ func (s *server) CancelTask(ctx context.Context, r CancelTaskRequestObject) (Can
 	if r.Body != nil {
 		note = r.Body.Note
 	}
-	if _, err = s.canceler.Cancel(ctx, t.ID, known.identity.User, note); err != nil {
+	_, err = s.canceler.Cancel(ctx, t.ID, known.identity.User, note)
+	var ended *EndedError
+	if errors.As(err, &ended) && ended.State == task.Canceled {
+		err = nil // asking again changes nothing
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cancel task: %w", err)
 	}
 	t, view, err := s.finder.Find(ctx, t.ID)

@@ -16,6 +16,8 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
 	echo "host all all all scram-sha-256" >>"$PGDATA.new/pg_hba.conf"
 	mv "$PGDATA.new" "$PGDATA"
 fi
+# A volume with a group of its own may have widened it; the server insists.
+chmod 0700 "$PGDATA"
 unset POSTGRES_PASSWORD
 exec postgres -D "$PGDATA" -c listen_addresses='*' -c unix_socket_directories=/var/run/postgresql -c jit=off \
 	-c logging_collector=off -c log_destination=stderr "$@"

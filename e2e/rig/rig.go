@@ -26,6 +26,7 @@ type Options struct {
 	Profile    local.Profile
 	Replicas   int               // started by New; default 1
 	Namespaces int               // tenants; default 1
+	Share      *Rig              // another Slipway whose tenants this one uses too; default: tenants of its own
 	Env        map[string]string // of every replica, beside what the rig sets
 }
 
@@ -52,8 +53,12 @@ func New(t testing.TB, o Options) *Rig {
 	o.Replicas, o.Namespaces = max(o.Replicas, 1), max(o.Namespaces, 1)
 	r := &Rig{Cluster: sharedCluster(t, o.Profile), options: o, dir: t.TempDir()}
 	r.connect(t)
-	for range o.Namespaces {
-		r.Namespaces = append(r.Namespaces, r.makeTenant(t))
+	if o.Share != nil {
+		r.Namespaces = o.Share.Namespaces
+	} else {
+		for range o.Namespaces {
+			r.Namespaces = append(r.Namespaces, r.makeTenant(t))
+		}
 	}
 	server, err := postgres.Start(t.Context(), postgres.Options{})
 	if err != nil {

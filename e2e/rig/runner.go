@@ -66,3 +66,9 @@ func (u *User) JobOf(t testing.TB, id string) string {
 	})
 	return seen.Attempt.Job.Name
 }
+
+// PodOf waits until the Job of the Task's newest Attempt has a pod and gives its name.
+func (u *User) PodOf(t testing.TB, id string) string {
+	t.Helper()
+	return u.rig.Pod(t, u.rig.Namespace(), u.JobOf(t, id)).Name
+}

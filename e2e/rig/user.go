@@ -19,7 +19,11 @@ type User struct {
 	Token string
 
 	rig *Rig
+	via string // host:port; empty: the gate
 }
+
+// Via is the same user, calling one replica past the gate.
+func (u *User) Via(address string) *User { return &User{Token: u.Token, rig: u.rig, via: address} }
 
 // User makes the tester of a namespace: slipway-operator there, with the right to create Jobs.
 func (r *Rig) User(t testing.TB, namespace string) *User {
@@ -43,7 +47,11 @@ func (u *User) Do(ctx context.Context, method, path string, body any, header ...
 	if err != nil {
 		return Answer{}, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+u.rig.Gate.Address+path, bytes.NewReader(raw))
+	address := u.via
+	if address == "" {
+		address = u.rig.Gate.Address
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(raw))
 	if err != nil {
 		return Answer{}, err
 	}

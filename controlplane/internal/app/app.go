@@ -1,0 +1,219 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/dispatch"
+	"slipway.dev/slipway/controlplane/internal/httpapi"
+	"slipway.dev/slipway/controlplane/internal/kinds"
+	"slipway.dev/slipway/controlplane/internal/kube"
+	"slipway.dev/slipway/controlplane/internal/logs"
+	"slipway.dev/slipway/controlplane/internal/reconcile"
+	"slipway.dev/slipway/controlplane/internal/settle"
+	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// Logger writes JSON lines. The level is one that the configuration has checked.
+func Logger(w io.Writer, level string) *slog.Logger {
+	l, err := logLevel(level)
+	if err != nil {
+		l = slog.LevelInfo
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}))
+}
+
+// Version says what this binary is; version overrides what the build recorded, where set.
+func Version(version string) api.Version {
+	v := api.Version{Version: version, API: "v1", RunnerProtocols: []string{task.TerminationPrefix}, Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if v.Version == "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Commit = s.Value
+		}
+	}
+	return v
+}
+
+// Migrate brings the database to the schema of this binary.
+func Migrate(ctx context.Context, c MigrateConfig, log *slog.Logger) error {
+	if err := store.Migrate(ctx, c.DatabaseURL, log); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	return nil
+}
+
+// Run serves until ctx is done and everything has ended in order.
+func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) error {
+	log = log.With("replica", c.Replica)
+	log.Info("starting", "version", version.Version, "commit", version.Commit)
+	db, err := openStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	client, err := kube.New(kube.Config{
+		Kubeconfig: c.Kubeconfig, Instance: db.Instance(), Namespaces: c.Namespaces,
+		RunnerImage: c.RunnerImage, RunnerURL: c.RunnerURL, RunnerServiceAccount: c.RunnerAccount,
+		PriorityPrefix: c.PriorityPrefix, KeepJobs: c.KeepJobs, KeepFor: c.KeepFor,
+	})
+	if err != nil {
+		return err
+	}
+	p := plane{config: c, version: version, log: log, store: db, cluster: client, counts: newCounts()}
+	p.counts.registry.MustRegister(gauges{store: db, cluster: client})
+	server, err := p.edge(ctx)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", c.Listen, err)
+	}
+	defer listener.Close()
+	log.Info("listening", "address", listener.Addr().String(), "instance", db.Instance())
+	loops := p.loops()
+	return lifecycle{shutdown: c.Shutdown + c.Drain, log: log, parts: []part{
+		{"store", db.Run},
+		{"cluster", func(ctx context.Context) error { return client.Run(ctx, loops.reconciler.Look) }},
+		{"reconcile", loops.reconciler.Run},
+		{"settle", loops.settler.Run},
+		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
+		{"dispatch", loops.dispatcher.Run},
+	}}.run(ctx)
+}
+
+// openStore waits a while for a database that does not answer. What waiting cannot mend is told at once.
+func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, error) {
+	wait, cancel := context.WithTimeout(ctx, c.StartWait)
+	defer cancel()
+	for {
+		db, err := store.Open(wait, store.Config{URL: c.DatabaseURL, MaxConns: c.DatabaseConns, Replica: c.Replica})
+		if err == nil || !errors.Is(err, store.ErrUnavailable) {
+			return db, err
+		}
+		log.Warn("waiting for the database", "error", err)
+		select {
+		case <-time.After(time.Second):
+		case <-wait.Done():
+			return nil, err
+		}
+	}
+}
+
+// plane holds what the parts are made of.
+type plane struct {
+	config  Config
+	version api.Version
+	log     *slog.Logger
+	store   *store.Store
+	cluster *kube.Client
+	counts  *counts
+}
+
+// edge makes the HTTP server; it is not ready once ctx is done.
+func (p plane) edge(ctx context.Context) (*http.Server, error) {
+	gate := gatekeeper{p.cluster}
+	e := edge{store: p.store, counts: p.counts}
+	return httpapi.New(httpapi.Config{
+		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep}),
+		Submitter: e, Finder: e, History: e, Canceler: e,
+		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
+		Runners:    runners{p.store},
+		Pods:       pods{p.cluster},
+		Kinds:      kinds.BuiltIn(),
+		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
+		Ready:   func(asked context.Context) error { return p.ready(asked, ctx) },
+		Metrics: p.counts.handler(), Observe: p.counts.request,
+		TrustedProxies: p.config.TrustedProxies, Version: p.version, Log: p.log,
+	})
+}
+
+// longestSilence is how long the cluster may be unheard before this replica takes no more requests: a healthy watch is
+// renewed more often.
+const longestSilence = 90 * time.Second
+
+// ready says in plain words why this replica should get no requests.
+func (p plane) ready(ctx, life context.Context) error {
+	if life.Err() != nil {
+		return errors.New("shutting down")
+	}
+	if err := p.store.Ready(ctx); err != nil {
+		p.log.Warn("the database is not ready", "error", err)
+		return errors.New("database: cannot be reached or written")
+	}
+	age, filled := p.cluster.SyncAge()
+	switch {
+	case !filled:
+		return errors.New("cluster: the first reading of Jobs and pods is not complete")
+	case age > longestSilence:
+		return fmt.Errorf("cluster: not heard for %v", age.Round(time.Second))
+	}
+	return nil
+}
+
+// loops are the background parts that hear of each other.
+type loops struct {
+	reconciler *reconcile.Reconciler
+	dispatcher *dispatch.Dispatcher
+	settler    *settle.Settler
+}
+
+func (p plane) loops() loops {
+	b := books{store: p.store, counts: p.counts}
+	truth := truthBooks{b}
+	var l loops
+	l.reconciler = reconcile.New(reconcile.Config{
+		Reader: truth, Ender: truth, Noter: truth, Ledger: truth,
+		Sight: p.cluster, Hand: p.cluster, Remains: p.cluster, ClusterFence: p.cluster.MaxFence,
+		Wakes: p.store.AttemptWakes(), Synced: p.cluster.WaitSynced, Log: p.log.With("part", "reconcile"),
+		Resync: p.config.Resync, OthersWait: p.config.OthersWait, SweepEvery: p.config.SweepEvery, SweepAge: p.config.SweepAge,
+	})
+	l.dispatcher = dispatch.New(dispatch.Config{
+		Queues: b, Records: launchBooks{b}, Cluster: p.cluster, Shelf: shelf{p.store, p.cluster}, Replica: p.config.Replica,
+		Wakes: p.store.QueueWakes(), After: l.reconciler.Ready(), Follow: l.reconciler.Follow, Log: p.log.With("part", "dispatch"),
+		Poll: p.config.Poll, Concurrent: p.config.Launches,
+	})
+	l.settler = settle.New(settle.Config{
+		Steps: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
+	})
+	return l
+}
+
+// serve answers requests until ctx is done, then for a while those that come because nobody knows yet, then those that
+// are under way.
+func serve(ctx context.Context, server *http.Server, l net.Listener, c Config) error {
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	time.Sleep(c.Drain)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown*4/5)
+	defer cancel()
+	err := server.Shutdown(last)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("end requests: %w", err), server.Close())
+	}
+	<-ended
+	return err
+}

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/dispatch"
+	"slipway.dev/slipway/controlplane/internal/kube"
+	"slipway.dev/slipway/controlplane/internal/logs"
+	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// cluster is what the ports below need of *kube.Client.
+type cluster interface {
+	ReviewToken(ctx context.Context, token, audience string) (kube.Identity, bool, error)
+	Allowed(ctx context.Context, id kube.Identity, a kube.Access) (bool, string, error)
+	PodOf(ctx context.Context, namespace, name, uid string) (kube.PodLabels, error)
+}
+
+// gatekeeper is the cluster as auth wants it.
+type gatekeeper struct{ cluster cluster }
+
+// ReviewToken asks whose token it is.
+func (g gatekeeper) ReviewToken(ctx context.Context, token, audience string) (auth.Identity, bool, error) {
+	id, ok, err := g.cluster.ReviewToken(ctx, token, audience)
+	return auth.Identity(id), ok, err
+}
+
+// Allowed asks whether somebody may do something.
+func (g gatekeeper) Allowed(ctx context.Context, id auth.Identity, a auth.Access) (bool, error) {
+	ok, _, err := g.cluster.Allowed(ctx, kube.Identity(id), kube.Access(a))
+	return ok, err
+}
+
+// podLogs is the cluster as logs wants it.
+type podLogs struct{ cluster *kube.Client }
+
+// Logs opens the log of a pod.
+func (p podLogs) Logs(ctx context.Context, a task.Attempt, want logs.Request) (io.ReadCloser, error) {
+	body, err := p.cluster.Logs(ctx, a, kube.LogOptions{Follow: want.Follow, Tail: int64(want.Tail)})
+	if apierrors.IsBadRequest(err) {
+		return nil, task.ErrNotFound // its container has not started
+	}
+	return body, err
+}
+
+// shelf is where closed Jobs stand, as dispatch wants it.
+type shelf struct {
+	store   *store.Store
+	cluster *kube.Client
+}
+
+// OldestClosedJobs names the Jobs of a namespace that were closed longest ago.
+func (s shelf) OldestClosedJobs(ctx context.Context, namespace string, n int) ([]dispatch.ClosedJob, error) {
+	jobs, err := s.store.OldestClosedJobs(ctx, namespace, n)
+	out := make([]dispatch.ClosedJob, len(jobs))
+	for i, j := range jobs {
+		out[i] = dispatch.ClosedJob{Namespace: j.Namespace, Name: j.JobName, UID: j.JobUID}
+	}
+	return out, known(err)
+}
+
+// DeleteClosed deletes one of them.
+func (s shelf) DeleteClosed(ctx context.Context, j dispatch.ClosedJob) error {
+	return s.cluster.DeleteClosed(ctx, j.Namespace, j.Name, j.UID)
+}

@@ -1,0 +1,183 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/httpapi"
+	"slipway.dev/slipway/controlplane/internal/logs"
+	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// edge is the store as httpapi wants it.
+type edge struct {
+	store  *store.Store
+	counts *counts
+}
+
+// Submit stores Tasks.
+func (e edge) Submit(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, error) {
+	done, err := e.enqueue(ctx, s)
+	for _, d := range done {
+		e.counts.submitted.WithLabelValues(d.Task.Kind, string(d.Result)).Inc()
+	}
+	return done, edgeError(err)
+}
+
+func (e edge) enqueue(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, error) {
+	batch := store.Batch{Caller: s.Caller, Key: s.Key, Hash: s.Hash, Items: make([]store.Item, len(s.Items))}
+	for i, item := range s.Items {
+		batch.Items[i] = store.Item{
+			Task: item.Task, OnConflict: item.OnConflict, Supersedes: item.Supersedes, Key: item.Key, Hash: item.Hash,
+			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay,
+		}
+	}
+	stored, err := e.store.Enqueue(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	done := make([]httpapi.Accepted, len(stored))
+	for i, d := range stored {
+		done[i] = httpapi.Accepted{Task: d.Task, Result: api.BatchItemResult(d.Result)}
+	}
+	return done, nil
+}
+
+// noQueue is the name of a queue that cannot exist.
+const noQueue = "-"
+
+// Repeated answers from the idempotency keys alone. Keys are the first thing that Enqueue looks at; what is not a
+// repeat is refused for its queue, and nothing is stored.
+func (e edge) Repeated(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, bool, error) {
+	for i := range s.Items {
+		s.Items[i] = httpapi.Item{
+			Task: task.Task{Kind: noQueue, Namespace: noQueue, Mode: task.Parallel, Queue: noQueue},
+			Key:  s.Items[i].Key, Hash: s.Items[i].Hash,
+		}
+	}
+	done, err := e.enqueue(ctx, s)
+	var refused store.FieldErrors
+	if errors.As(err, &refused) {
+		return nil, false, nil
+	}
+	return done, err == nil, edgeError(err)
+}
+
+// Find reads a Task.
+func (e edge) Find(ctx context.Context, id string) (task.Task, httpapi.View, error) {
+	t, v, err := e.store.Task(ctx, id)
+	return t, httpapi.View{
+		Phase: v.Phase, Wait: v.Wait, WaitNote: v.WaitNote, Holder: v.HolderID, Attempt: v.Attempt, Progress: v.Progress,
+	}, known(err)
+}
+
+// List lists Tasks.
+func (e edge) List(ctx context.Context, f httpapi.Filter) (httpapi.Page, error) {
+	filter := store.ListFilter{
+		Kind: f.Kind, State: f.State, Lane: f.Lane, Queue: f.Queue, Labels: f.Labels, Cursor: f.Cursor, Limit: f.Limit,
+		CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore,
+	}
+	if f.Namespace != "" {
+		filter.Namespaces = []string{f.Namespace}
+	}
+	page, err := e.store.Tasks(ctx, filter)
+	if err != nil {
+		return httpapi.Page{}, badPosition(err)
+	}
+	out := httpapi.Page{Items: make([]httpapi.Listed, len(page.Tasks)), Next: page.Next}
+	for i, t := range page.Tasks {
+		out.Items[i].Task = t
+	}
+	return out, nil
+}
+
+// Attempts lists the Attempts of a Task.
+func (e edge) Attempts(ctx context.Context, taskID string) ([]task.Attempt, error) {
+	all, err := e.store.Attempts(ctx, taskID)
+	return all, known(err)
+}
+
+// Events lists the history of a Task.
+func (e edge) Events(ctx context.Context, taskID, after string, limit int) ([]task.Event, error) {
+	all, err := e.store.Events(ctx, taskID, after, limit)
+	return all, badPosition(err)
+}
+
+// Cancel cancels a Task.
+func (e edge) Cancel(ctx context.Context, id, by, note string) (task.Task, error) {
+	t, err := e.store.Cancel(ctx, id, by, note)
+	return t, edgeError(err)
+}
+
+// LogTail reads the kept end of a log.
+func (e edge) LogTail(ctx context.Context, attempt int64) ([]byte, error) {
+	tail, err := e.store.LogTail(ctx, attempt)
+	return tail, known(err)
+}
+
+// runners is the store as the runner protocol wants it.
+type runners struct{ store *store.Store }
+
+// Start gives an Attempt to the first pod that asks. A pod of another namespace can carry any label, so the Attempt's
+// namespace is compared before anything is stored.
+func (r runners) Start(ctx context.Context, s httpapi.Start) (task.Task, task.Attempt, error) {
+	_, a, _, err := r.store.OpenAttempt(ctx, s.Attempt)
+	if err != nil {
+		return task.Task{}, task.Attempt{}, known(err)
+	}
+	if a.Namespace != s.Pod.Namespace {
+		return task.Task{}, task.Attempt{}, httpapi.ErrWrongPod
+	}
+	t, a, err := r.store.Start(ctx, store.StartRequest{
+		Attempt: s.Attempt, Fence: s.Fence, PodUID: s.Pod.PodUID, PodName: s.Pod.PodName, Node: s.Pod.Node,
+	})
+	return t, a, known(err)
+}
+
+// Beat stores a heartbeat.
+func (r runners) Beat(ctx context.Context, b httpapi.Beat) (httpapi.BeatAnswer, error) {
+	hear, err := r.store.Beat(ctx, store.BeatRequest{Attempt: b.Attempt, Fence: b.Fence, PodUID: b.PodUID, Progress: b.Progress})
+	return httpapi.BeatAnswer{Cancel: hear.Cancel, Left: hear.Left}, known(err)
+}
+
+// Report stores a runner's word about its end.
+func (r runners) Report(ctx context.Context, w httpapi.Report) error {
+	return known(r.store.Report(ctx, store.ReportRequest{
+		Attempt: w.Attempt, Fence: w.Fence, PodUID: w.PodUID, Report: w.Report, Tail: w.Tail,
+	}))
+}
+
+// journal is logs as httpapi wants it.
+type journal struct{ reader *logs.Reader }
+
+// Open opens a log.
+func (j journal) Open(ctx context.Context, a task.Attempt, want httpapi.LogRequest) (httpapi.LogStream, error) {
+	s, err := j.reader.Open(ctx, a, logs.Request{Follow: want.Follow, Tail: want.Tail})
+	var missing *logs.MissingError
+	if errors.As(err, &missing) {
+		return httpapi.LogStream{}, &httpapi.MissingLogError{Reason: missing.Reason, Message: missing.Message}
+	}
+	if err != nil {
+		return httpapi.LogStream{}, fmt.Errorf("open log: %w", err)
+	}
+	return httpapi.LogStream{Body: s.ReadCloser, Source: s.Source}, nil
+}
+
+// pods is the cluster as the runner protocol wants it.
+type pods struct{ cluster cluster }
+
+// Carries returns nil where the pod carries the labels of the Attempt.
+func (p pods) Carries(ctx context.Context, pod auth.Identity, attempt, fence int64) error {
+	has, err := p.cluster.PodOf(ctx, pod.Namespace, pod.PodName, pod.PodUID)
+	if err != nil {
+		return err
+	}
+	if has.Attempt != attempt || has.Fence != fence {
+		return task.ErrNotFound
+	}
+	return nil
+}

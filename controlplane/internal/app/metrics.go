@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"slipway.dev/slipway/controlplane/internal/kube"
+	"slipway.dev/slipway/controlplane/internal/store"
+)
+
+// counts are what the process itself counts.
+type counts struct {
+	registry  *prometheus.Registry
+	submitted *prometheus.CounterVec
+	claimed   *prometheus.CounterVec
+	finished  *prometheus.CounterVec
+	requests  *prometheus.HistogramVec
+}
+
+func newCounts() *counts {
+	c := &counts{
+		registry: prometheus.NewRegistry(),
+		submitted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_tasks_submitted_total", Help: "Tasks submitted here, by kind and what became of the submit.",
+		}, []string{"kind", "result"}),
+		claimed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_attempts_claimed_total", Help: "Attempts claimed here.",
+		}, []string{"queue"}),
+		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_attempts_finished_total", Help: "Attempts ended here, by outcome and by the state that their Task moved to.",
+		}, []string{"kind", "outcome", "task_state"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slipway_http_request_seconds", Help: "Requests, from the first byte to the answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"route", "method", "status"}),
+	}
+	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.requests, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return c
+}
+
+func (c *counts) request(route, method string, status int, took time.Duration) {
+	c.requests.WithLabelValues(route, method, strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+func (c *counts) handler() http.Handler {
+	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
+// gauges reads at each scrape what store and cluster know.
+type gauges struct {
+	store   *store.Store
+	cluster *kube.Client
+}
+
+const scrapeTimeout = 3 * time.Second
+
+var (
+	queuedDesc    = prometheus.NewDesc("slipway_queue_queued", "Tasks waiting in a queue.", []string{"queue"}, nil)
+	runningDesc   = prometheus.NewDesc("slipway_queue_running", "Live attempts of a queue.", []string{"queue"}, nil)
+	callsDesc     = prometheus.NewDesc("slipway_cluster_calls_total", "Requests to the API server.", []string{"verb", "resource"}, nil)
+	syncDesc      = prometheus.NewDesc("slipway_cluster_sync_age_seconds", "Silence of the quietest watch; absent until each was filled.", nil, nil)
+	deadlocksDesc = prometheus.NewDesc("slipway_database_deadlocks_total", "Transactions that the database ended as a deadlock.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g gauges) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(out chan<- prometheus.Metric) {
+	for call, n := range g.cluster.Calls() {
+		out <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(n), call.Verb, call.Resource)
+	}
+	if age, ok := g.cluster.SyncAge(); ok {
+		out <- prometheus.MustNewConstMetric(syncDesc, prometheus.GaugeValue, age.Seconds())
+	}
+	out <- prometheus.MustNewConstMetric(deadlocksDesc, prometheus.CounterValue, float64(g.store.Deadlocks()))
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	queues, err := g.store.Queues(ctx)
+	if err != nil {
+		return // the rest of the scrape is worth more than an error
+	}
+	for _, q := range queues {
+		out <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(q.Queued), q.Name)
+		out <- prometheus.MustNewConstMetric(runningDesc, prometheus.GaugeValue, float64(q.Running), q.Name)
+	}
+}

@@ -53,13 +53,14 @@ const noQueue = "-"
 // Repeated answers from the idempotency keys alone. Keys are the first thing that Enqueue looks at; what is not a
 // repeat is refused for its queue, and nothing is stored.
 func (e edge) Repeated(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, bool, error) {
-	for i := range s.Items {
-		s.Items[i] = httpapi.Item{
-			Task: task.Task{Kind: noQueue, Namespace: noQueue, Mode: task.Parallel, Queue: noQueue},
-			Key:  s.Items[i].Key, Hash: s.Items[i].Hash,
+	asked := s
+	asked.Items = make([]httpapi.Item, len(s.Items))
+	for i, item := range s.Items {
+		asked.Items[i] = httpapi.Item{
+			Task: task.Task{Kind: noQueue, Namespace: noQueue, Mode: task.Parallel, Queue: noQueue}, Key: item.Key, Hash: item.Hash,
 		}
 	}
-	done, err := e.enqueue(ctx, s)
+	done, err := e.enqueue(ctx, asked)
 	var refused store.FieldErrors
 	if errors.As(err, &refused) {
 		return nil, false, nil

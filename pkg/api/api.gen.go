@@ -876,67 +876,67 @@ type TaskID = ID
 // ListTasksParams defines parameters for ListTasks.
 type ListTasksParams struct {
 	// Namespace Only Tasks of this namespace. Default, all namespaces.
-	Namespace Namespace `form:"namespace,omitempty" json:"namespace,omitempty,omitzero"`
+	Namespace *Namespace `form:"namespace,omitempty" json:"namespace,omitempty"`
 
 	// State Only Tasks in this state.
-	State State `form:"state,omitempty" json:"state,omitempty,omitzero"`
+	State *State `form:"state,omitempty" json:"state,omitempty"`
 
 	// Kind Only Tasks of this kind.
-	Kind KindName `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
+	Kind *KindName `form:"kind,omitempty" json:"kind,omitempty"`
 
 	// Queue Only Tasks of this queue.
-	Queue QueueName `form:"queue,omitempty" json:"queue,omitempty,omitzero"`
+	Queue *QueueName `form:"queue,omitempty" json:"queue,omitempty"`
 
 	// Lane Only Tasks of this lane.
-	Lane Lane `form:"lane,omitempty" json:"lane,omitempty,omitzero"`
+	Lane *Lane `form:"lane,omitempty" json:"lane,omitempty"`
 
 	// Label Only Tasks that carry this label, written `key=value`. Several must all match.
-	Label []string `form:"label,omitempty" json:"label,omitempty,omitzero"`
+	Label *[]string `form:"label,omitempty" json:"label,omitempty"`
 
 	// CreatedAfter Only Tasks created at or after this instant.
-	CreatedAfter time.Time `form:"created_after,omitempty" json:"created_after,omitempty,omitzero"`
+	CreatedAfter *time.Time `form:"created_after,omitempty" json:"created_after,omitempty"`
 
 	// CreatedBefore Only Tasks created before this instant.
-	CreatedBefore time.Time `form:"created_before,omitempty" json:"created_before,omitempty,omitzero"`
+	CreatedBefore *time.Time `form:"created_before,omitempty" json:"created_before,omitempty"`
 
 	// Limit Most items on one page. Default 50.
-	Limit Limit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor The `next` of the page before. Default, the first page.
-	Cursor Cursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // SubmitTaskParams defines parameters for SubmitTask.
 type SubmitTaskParams struct {
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// After Only events after this position. Default, from the first.
-	After EventPosition `form:"after,omitempty" json:"after,omitempty,omitzero"`
+	After *EventPosition `form:"after,omitempty" json:"after,omitempty"`
 
 	// Limit Most items on one page. Default 50.
-	Limit Limit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // GetLogsParams defines parameters for GetLogs.
 type GetLogsParams struct {
 	// Attempt Number of the Attempt, from 1. Default, the newest.
-	Attempt int32 `form:"attempt,omitempty" json:"attempt,omitempty,omitzero"`
+	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
 
 	// Follow Stay until the container ends. Ends early with a line of its own where the stream breaks.
-	Follow bool `form:"follow,omitempty" json:"follow,omitempty,omitzero"`
+	Follow *bool `form:"follow,omitempty" json:"follow,omitempty"`
 
 	// Tail Only the last so many lines. Default, all.
-	Tail int32 `form:"tail,omitempty" json:"tail,omitempty,omitzero"`
+	Tail *int32 `form:"tail,omitempty" json:"tail,omitempty"`
 }
 
 // SubmitBatchParams defines parameters for SubmitBatch.
 type SubmitBatchParams struct {
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
-	IdempotencyKey IdempotencyKey `json:"Idempotency-Key,omitempty,omitzero"`
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // FinishAttemptJSONRequestBody defines body for FinishAttempt for application/json ContentType.

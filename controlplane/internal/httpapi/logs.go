@@ -22,11 +22,11 @@ func (s *server) GetLogs(ctx context.Context, r GetLogsRequestObject) (GetLogsRe
 	if err := s.gate.May(ctx, known.identity, tasks("get", "log", t.Namespace)); err != nil {
 		return nil, err
 	}
-	a, err := s.attempt(ctx, t, int(r.Params.Attempt))
+	a, err := s.attempt(ctx, t, int(given(r.Params.Attempt)))
 	if err != nil {
 		return nil, err
 	}
-	log, err := s.logs.Open(ctx, a, LogRequest{Follow: r.Params.Follow, Tail: int(r.Params.Tail)})
+	log, err := s.logs.Open(ctx, a, LogRequest{Follow: given(r.Params.Follow), Tail: int(given(r.Params.Tail))})
 	if err != nil {
 		return nil, fmt.Errorf("open a log: %w", err)
 	}

@@ -71,6 +71,7 @@ type MiddlewareFunc func(c *gin.Context)
 
 // GetOpenAPI operation middleware
 func (siw *ServerInterfaceWrapper) GetOpenAPI(c *gin.Context) {
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -83,6 +84,7 @@ func (siw *ServerInterfaceWrapper) GetOpenAPI(c *gin.Context) {
 
 // FinishAttempt operation middleware
 func (siw *ServerInterfaceWrapper) FinishAttempt(c *gin.Context) {
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -95,6 +97,7 @@ func (siw *ServerInterfaceWrapper) FinishAttempt(c *gin.Context) {
 
 // Heartbeat operation middleware
 func (siw *ServerInterfaceWrapper) Heartbeat(c *gin.Context) {
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -107,6 +110,7 @@ func (siw *ServerInterfaceWrapper) Heartbeat(c *gin.Context) {
 
 // StartAttempt operation middleware
 func (siw *ServerInterfaceWrapper) StartAttempt(c *gin.Context) {
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -119,6 +123,7 @@ func (siw *ServerInterfaceWrapper) StartAttempt(c *gin.Context) {
 
 // ListTasks operation middleware
 func (siw *ServerInterfaceWrapper) ListTasks(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -217,6 +222,7 @@ func (siw *ServerInterfaceWrapper) ListTasks(c *gin.Context) {
 
 // SubmitTask operation middleware
 func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -240,7 +246,7 @@ func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
 			return
 		}
 
-		params.IdempotencyKey = IdempotencyKey
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -256,6 +262,7 @@ func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
 
 // GetTask operation middleware
 func (siw *ServerInterfaceWrapper) GetTask(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -280,6 +287,7 @@ func (siw *ServerInterfaceWrapper) GetTask(c *gin.Context) {
 
 // ListAttempts operation middleware
 func (siw *ServerInterfaceWrapper) ListAttempts(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -304,6 +312,7 @@ func (siw *ServerInterfaceWrapper) ListAttempts(c *gin.Context) {
 
 // CancelTask operation middleware
 func (siw *ServerInterfaceWrapper) CancelTask(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -328,6 +337,7 @@ func (siw *ServerInterfaceWrapper) CancelTask(c *gin.Context) {
 
 // ListEvents operation middleware
 func (siw *ServerInterfaceWrapper) ListEvents(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -371,6 +381,7 @@ func (siw *ServerInterfaceWrapper) ListEvents(c *gin.Context) {
 
 // GetLogs operation middleware
 func (siw *ServerInterfaceWrapper) GetLogs(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -422,6 +433,7 @@ func (siw *ServerInterfaceWrapper) GetLogs(c *gin.Context) {
 
 // SubmitBatch operation middleware
 func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
+
 	var err error
 	_ = err
 
@@ -445,7 +457,7 @@ func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
 			return
 		}
 
-		params.IdempotencyKey = IdempotencyKey
+		params.IdempotencyKey = &IdempotencyKey
 
 	}
 
@@ -461,6 +473,7 @@ func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
 
 // GetVersion operation middleware
 func (siw *ServerInterfaceWrapper) GetVersion(c *gin.Context) {
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -515,7 +528,8 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 
 type ProblemApplicationProblemPlusJSONResponse Problem
 
-type GetOpenAPIRequestObject struct{}
+type GetOpenAPIRequestObject struct {
+}
 
 type GetOpenAPIResponseObject interface {
 	VisitGetOpenAPIResponse(w http.ResponseWriter) error
@@ -527,6 +541,7 @@ type GetOpenAPI200ApplicationYamlResponse struct {
 }
 
 func (response GetOpenAPI200ApplicationYamlResponse) VisitGetOpenAPIResponse(w http.ResponseWriter) error {
+
 	w.Header().Set("Content-Type", "application/yaml")
 	if response.ContentLength != 0 {
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
@@ -546,6 +561,7 @@ type GetOpenAPIdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetOpenAPIdefaultApplicationProblemPlusJSONResponse) VisitGetOpenAPIResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -564,7 +580,8 @@ type FinishAttemptResponseObject interface {
 	VisitFinishAttemptResponse(w http.ResponseWriter) error
 }
 
-type FinishAttempt204Response struct{}
+type FinishAttempt204Response struct {
+}
 
 func (response FinishAttempt204Response) VisitFinishAttemptResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
@@ -577,6 +594,7 @@ type FinishAttemptdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FinishAttemptdefaultApplicationProblemPlusJSONResponse) VisitFinishAttemptResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -598,6 +616,7 @@ type HeartbeatResponseObject interface {
 type Heartbeat200JSONResponse HeartbeatAnswer
 
 func (response Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -614,6 +633,7 @@ type HeartbeatdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response HeartbeatdefaultApplicationProblemPlusJSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -635,6 +655,7 @@ type StartAttemptResponseObject interface {
 type StartAttempt200JSONResponse StartAnswer
 
 func (response StartAttempt200JSONResponse) VisitStartAttemptResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -651,6 +672,7 @@ type StartAttemptdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response StartAttemptdefaultApplicationProblemPlusJSONResponse) VisitStartAttemptResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -672,6 +694,7 @@ type ListTasksResponseObject interface {
 type ListTasks200JSONResponse TaskPage
 
 func (response ListTasks200JSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -688,6 +711,7 @@ type ListTasksdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListTasksdefaultApplicationProblemPlusJSONResponse) VisitListTasksResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -719,6 +743,7 @@ type SubmitTask200JSONResponse struct {
 }
 
 func (response SubmitTask200JSONResponse) VisitSubmitTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -746,6 +771,7 @@ type SubmitTask201JSONResponse struct {
 }
 
 func (response SubmitTask201JSONResponse) VisitSubmitTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -763,6 +789,7 @@ type SubmitTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response SubmitTaskdefaultApplicationProblemPlusJSONResponse) VisitSubmitTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -784,6 +811,7 @@ type GetTaskResponseObject interface {
 type GetTask200JSONResponse Task
 
 func (response GetTask200JSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -800,6 +828,7 @@ type GetTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTaskdefaultApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -821,6 +850,7 @@ type ListAttemptsResponseObject interface {
 type ListAttempts200JSONResponse AttemptList
 
 func (response ListAttempts200JSONResponse) VisitListAttemptsResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -837,6 +867,7 @@ type ListAttemptsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAttemptsdefaultApplicationProblemPlusJSONResponse) VisitListAttemptsResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -859,6 +890,7 @@ type CancelTaskResponseObject interface {
 type CancelTask200JSONResponse Task
 
 func (response CancelTask200JSONResponse) VisitCancelTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -872,6 +904,7 @@ func (response CancelTask200JSONResponse) VisitCancelTaskResponse(w http.Respons
 type CancelTask202JSONResponse Task
 
 func (response CancelTask202JSONResponse) VisitCancelTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -888,6 +921,7 @@ type CancelTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CancelTaskdefaultApplicationProblemPlusJSONResponse) VisitCancelTaskResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -910,6 +944,7 @@ type ListEventsResponseObject interface {
 type ListEvents200JSONResponse EventPage
 
 func (response ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -926,6 +961,7 @@ type ListEventsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -956,6 +992,7 @@ type GetLogs200TextResponse struct {
 }
 
 func (response GetLogs200TextResponse) VisitGetLogsResponse(w http.ResponseWriter) error {
+
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Slipway-Attempt", fmt.Sprint(response.Headers.SlipwayAttempt))
 	w.Header().Set("Slipway-Log-Source", fmt.Sprint(response.Headers.SlipwayLogSource))
@@ -971,6 +1008,7 @@ type GetLogsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetLogsdefaultApplicationProblemPlusJSONResponse) VisitGetLogsResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1000,6 +1038,7 @@ type SubmitBatch200JSONResponse struct {
 }
 
 func (response SubmitBatch200JSONResponse) VisitSubmitBatchResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1016,6 +1055,7 @@ func (response SubmitBatch200JSONResponse) VisitSubmitBatchResponse(w http.Respo
 type SubmitBatch201JSONResponse BatchResult
 
 func (response SubmitBatch201JSONResponse) VisitSubmitBatchResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1032,6 +1072,7 @@ type SubmitBatchdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response SubmitBatchdefaultApplicationProblemPlusJSONResponse) VisitSubmitBatchResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1042,7 +1083,8 @@ func (response SubmitBatchdefaultApplicationProblemPlusJSONResponse) VisitSubmit
 	return err
 }
 
-type GetVersionRequestObject struct{}
+type GetVersionRequestObject struct {
+}
 
 type GetVersionResponseObject interface {
 	VisitGetVersionResponse(w http.ResponseWriter) error
@@ -1051,6 +1093,7 @@ type GetVersionResponseObject interface {
 type GetVersion200JSONResponse Version
 
 func (response GetVersion200JSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
@@ -1067,6 +1110,7 @@ type GetVersiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetVersiondefaultApplicationProblemPlusJSONResponse) VisitGetVersionResponse(w http.ResponseWriter) error {
+
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
@@ -1120,10 +1164,8 @@ type StrictServerInterface interface {
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
 }
 
-type (
-	StrictHandlerFunc    func(ctx *gin.Context, request any) (any, error)
-	StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
-)
+type StrictHandlerFunc func(ctx *gin.Context, request any) (any, error)
+type StrictMiddlewareFunc func(f StrictHandlerFunc, operationID string) StrictHandlerFunc
 
 type StrictGinServerOptions struct {
 	// RequestErrorHandlerFunc is called when a request cannot be parsed or

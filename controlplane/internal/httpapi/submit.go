@@ -23,11 +23,11 @@ const (
 // SubmitTask stores one Task.
 func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (SubmitTaskResponseObject, error) {
 	ctx, known := plain(ctx)
-	if r.Params.IdempotencyKey != "" && r.Body.IdempotencyKey != "" {
+	if r.Params.IdempotencyKey != nil && r.Body.IdempotencyKey != "" {
 		return nil, badRequest("the idempotency key stands twice", field("/idempotency_key", "stands in the header too"))
 	}
 	in := intake{caller: known.identity, tasks: []api.SubmitTask{*r.Body}, bodies: []any{known.body}, at: func(int) string { return "" }}
-	in.key = r.Params.IdempotencyKey + r.Body.IdempotencyKey
+	in.key = given(r.Params.IdempotencyKey) + r.Body.IdempotencyKey
 	if in.key != "" {
 		in.hash = fingerprint(submitRoute, withoutKey(known.body))
 	}
@@ -60,7 +60,7 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 // SubmitBatch stores many Tasks, or none.
 func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (SubmitBatchResponseObject, error) {
 	ctx, known := plain(ctx)
-	in := intake{caller: known.identity, tasks: r.Body.Tasks, key: r.Params.IdempotencyKey, at: func(i int) string {
+	in := intake{caller: known.identity, tasks: r.Body.Tasks, key: given(r.Params.IdempotencyKey), at: func(i int) string {
 		return "/tasks/" + strconv.Itoa(i)
 	}}
 	if whole, ok := known.body.(map[string]any); ok {

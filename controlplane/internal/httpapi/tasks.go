@@ -42,14 +42,15 @@ func (s *server) seen(ctx context.Context, caller auth.Identity, id string) (tas
 func (s *server) ListTasks(ctx context.Context, r ListTasksRequestObject) (ListTasksResponseObject, error) {
 	ctx, known := plain(ctx)
 	p := r.Params
-	if err := s.gate.May(ctx, known.identity, tasks("list", "", p.Namespace)); err != nil {
+	filter := Filter{
+		Namespace: given(p.Namespace), Kind: given(p.Kind), Queue: given(p.Queue), Lane: given(p.Lane),
+		State: task.State(given(p.State)), Cursor: given(p.Cursor),
+		CreatedAfter: given(p.CreatedAfter), CreatedBefore: given(p.CreatedBefore), Limit: limit(p.Limit),
+	}
+	if err := s.gate.May(ctx, known.identity, tasks("list", "", filter.Namespace)); err != nil {
 		return nil, err
 	}
-	filter := Filter{
-		Namespace: p.Namespace, Kind: p.Kind, Queue: p.Queue, Lane: p.Lane, State: task.State(p.State), Cursor: p.Cursor,
-		CreatedAfter: p.CreatedAfter, CreatedBefore: p.CreatedBefore, Limit: limit(p.Limit),
-	}
-	for _, label := range p.Label {
+	for _, label := range given(p.Label) {
 		key, value, _ := strings.Cut(label, "=")
 		if old, twice := filter.Labels[key]; twice && old != value {
 			return ListTasks200JSONResponse(api.TaskPage{Items: []api.Task{}}), nil // nothing carries both
@@ -72,11 +73,19 @@ func (s *server) ListTasks(ctx context.Context, r ListTasksRequestObject) (ListT
 
 const defaultLimit = 50
 
-func limit(asked int32) int {
-	if asked == 0 {
+func limit(asked *int32) int {
+	if asked == nil {
 		return defaultLimit
 	}
-	return int(asked)
+	return int(*asked)
+}
+
+// given is what a parameter says, or nothing.
+func given[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // CancelTask asks for a Task to stop.
@@ -136,7 +145,7 @@ func (s *server) ListEvents(ctx context.Context, r ListEventsRequestObject) (Lis
 	if err != nil {
 		return nil, err
 	}
-	events, err := s.history.Events(ctx, t.ID, r.Params.After, limit(r.Params.Limit))
+	events, err := s.history.Events(ctx, t.ID, given(r.Params.After), limit(r.Params.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}

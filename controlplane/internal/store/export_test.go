@@ -1,0 +1,4 @@
+package store
+
+// MigrationLockID is the session lock of the migration.
+const MigrationLockID = migrationLockID

@@ -92,6 +92,14 @@ func restricted() *corev1.PodSecurityContext {
 	}
 }
 
+func unprivileged() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
 func (c *Client) container(t task.Task, a task.Attempt, resources corev1.ResourceRequirements) corev1.Container {
 	return corev1.Container{
 		Name:            MainContainer,
@@ -108,11 +116,7 @@ func (c *Client) container(t task.Task, a task.Attempt, resources corev1.Resourc
 		Resources:                resources,
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			ReadOnlyRootFilesystem:   new(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		SecurityContext:          unprivileged(),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "token", MountPath: tokenFolder, ReadOnly: true},
 			{Name: "work", MountPath: workFolder},

@@ -92,10 +92,7 @@ func (all *cached) informer(example runtime.Object, lw listWatch) (*informer, er
 				return nil, err
 			}
 			in.hear()
-			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-				in.hear()
-				return e, true
-			}), nil
+			return w, nil
 		},
 	}, all.client.api)
 	in.SharedIndexInformer = cache.NewSharedIndexInformerWithOptions(source, example, cache.SharedIndexInformerOptions{

@@ -96,15 +96,14 @@ func (c *Client) forbidden(ctx context.Context, what asker, r *task.Refusal) {
 	}
 }
 
-// barePod is a pod beyond reproach: the strictest security, the namespace's own service account, no wishes.
+// barePod is a pod beyond reproach in the place of p: the strictest security, the namespace's own service account, no
+// wishes.
 func barePod(p *corev1.Pod) *corev1.Pod {
-	of := p.Spec.Containers[0]
-	of.Resources, of.VolumeMounts, of.Env = corev1.ResourceRequirements{}, nil, nil
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, GenerateName: p.GenerateName, Labels: p.Labels},
 		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
-			SecurityContext: restricted(), Containers: []corev1.Container{of},
+			RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false), SecurityContext: restricted(),
+			Containers: []corev1.Container{{Name: MainContainer, Image: p.Spec.Containers[0].Image, SecurityContext: unprivileged()}},
 		},
 	}
 }

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -88,11 +87,7 @@ func serve(ctx context.Context, environ []string, errOut io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the configuration is wrong:\n%w", err)
 	}
-	err = app.Run(ctx, c, app.Version(version), app.Logger(errOut, c.LogLevel))
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil // asked to end before everything had begun
-	}
-	return err
+	return app.Run(ctx, c, app.Version(version), app.Logger(errOut, c.LogLevel))
 }
 
 func migrate(ctx context.Context, environ []string, errOut io.Writer) error {

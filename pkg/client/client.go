@@ -144,7 +144,7 @@ func (c *Client) send(ctx context.Context, twice bool, one attempt) (*http.Respo
 
 // refusal reads a problem; what is none, as from a proxy, becomes one.
 func refusal(answer *http.Response) error {
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }() // it was read
 	e := &Error{}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err != nil || json.Unmarshal(raw, &e.Problem) != nil || e.Status == 0 {
@@ -162,7 +162,7 @@ func (c *Client) read(ctx context.Context, twice bool, v any, one attempt) (http
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }() // it was read
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(v); err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}

@@ -87,7 +87,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", c.Listen, err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }() // closed twice where it was served
 	log.Info("listening", "address", listener.Addr().String(), "instance", db.Instance())
 	loops := p.loops()
 	return lifecycle{shutdown: c.Shutdown + c.Drain, log: log, parts: []part{
@@ -113,7 +113,7 @@ func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, e
 		select {
 		case <-time.After(time.Second):
 		case <-wait.Done():
-			return nil, err
+			return nil, fmt.Errorf("wait for the database: %w", err)
 		}
 	}
 }
@@ -132,7 +132,7 @@ type plane struct {
 func (p plane) edge(ctx context.Context) (*http.Server, error) {
 	gate := gatekeeper{p.cluster}
 	e := edge{store: p.store, counts: p.counts}
-	return httpapi.New(httpapi.Config{
+	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
 		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep}),
 		Submitter: e, Finder: e, History: e, Canceler: e,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
@@ -214,6 +214,8 @@ func serve(ctx context.Context, server *http.Server, l net.Listener, c Config) e
 	if err != nil {
 		err = errors.Join(fmt.Errorf("end requests: %w", err), server.Close())
 	}
-	<-ended
+	if end := <-ended; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
 	return err
 }

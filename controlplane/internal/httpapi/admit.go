@@ -200,12 +200,12 @@ func unreadable(err error) error {
 // checkHeaders refuses what is not plain JSON.
 func checkHeaders(r *http.Request) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return &badBody{status: http.StatusUnsupportedMediaType, detail: "a body must not be compressed"}
+		return &requestError{status: http.StatusUnsupportedMediaType, detail: "a body must not be compressed"}
 	}
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := strings.ToLower(parameters["charset"])
 	if err != nil || kind != "application/json" || charset != "" && charset != "utf-8" {
-		return &badBody{status: http.StatusUnsupportedMediaType, detail: "the body must be application/json in UTF-8"}
+		return &requestError{status: http.StatusUnsupportedMediaType, detail: "the body must be application/json in UTF-8"}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -25,6 +26,9 @@ type operation struct {
 	body       *openapi3.Schema // nil: takes none
 	required   bool
 }
+
+// theDocument is read once a process.
+var theDocument = sync.OnceValues(loadDocument)
 
 // loadDocument reads openapi.yaml; operations are found by `METHOD /path/{name}`.
 func loadDocument() (*document, error) {

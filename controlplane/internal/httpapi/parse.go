@@ -28,7 +28,7 @@ type parser struct {
 	clean, cleaned bool
 }
 
-// parse reads data; the error is a *badBody that names the field.
+// parse reads data; the error is a *requestError that names the field.
 func (p *parser) parse() (any, error) {
 	p.space()
 	v, err := p.value(0)

@@ -61,7 +61,7 @@ func TestTheParserRefusesWhatAnotherReaderMightTakeDifferently(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, _, err := read(tc.text, false)
-			var bad *badBody
+			var bad *requestError
 			if !errors.As(err, &bad) || len(bad.fields) != 1 {
 				t.Fatalf("got %v", err)
 			}
@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 
 func checkRefusal(t *testing.T, data []byte, err error) {
 	t.Helper()
-	var bad *badBody
+	var bad *requestError
 	if !errors.As(err, &bad) || len(bad.fields) != 1 || !utf8.ValidString(bad.fields[0].Pointer) {
 		t.Fatalf("%q: refused with %#v", data, err)
 	}

@@ -22,17 +22,17 @@ import (
 // maxFields is how many fields one answer names.
 const maxFields = 20
 
-// badBody refuses a request before anything is asked: it cannot be read, or breaks the API's document.
-type badBody struct {
+// requestError refuses a request before anything is asked: it cannot be read, or breaks the API's document.
+type requestError struct {
 	status int
 	detail string
 	fields []api.FieldError
 }
 
-func (e *badBody) Error() string { return e.detail }
+func (e *requestError) Error() string { return e.detail }
 
 func badRequest(detail string, fields ...api.FieldError) error {
-	return &badBody{status: http.StatusBadRequest, detail: detail, fields: fields}
+	return &requestError{status: http.StatusBadRequest, detail: detail, fields: fields}
 }
 
 func field(pointer, reason string) api.FieldError {
@@ -56,7 +56,7 @@ func problem(status int, kind, detail string, fields ...api.FieldError) answer {
 // problemOf is the one place where an error becomes a status.
 func problemOf(err error) answer {
 	var (
-		bad       *badBody
+		bad       *requestError
 		forbidden *auth.ForbiddenError
 		invalid   *kinds.InvalidError
 		conflict  *ConflictError

@@ -286,7 +286,7 @@ func TestAFollowerSeesEachLineAtOnceAndTheServersEnd(t *testing.T) {
 	r.log = out
 	url := serve(t, r)
 	answer := get(t, url+"/v1/tasks/"+taskID+"/logs?follow=true")
-	if answer.StatusCode != 200 || answer.Header.Get("Slipway-Log-Source") != "live" || answer.Header.Get("Slipway-Attempt") != "1" {
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Slipway-Log-Source") != "live" || answer.Header.Get("Slipway-Attempt") != "1" {
 		t.Fatalf("got %d %v", answer.StatusCode, answer.Header)
 	}
 	lines := bufio.NewReader(answer.Body)

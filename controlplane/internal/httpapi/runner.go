@@ -41,7 +41,7 @@ func (s *server) StartAttempt(ctx context.Context, r StartAttemptRequestObject) 
 	key := auth.Session{Attempt: r.Body.Attempt, Fence: r.Body.Fence, PodUID: from.PodUID}.Key(s.sessionKey)
 	return StartAttempt200JSONResponse(api.StartAnswer{
 		TaskID: t.ID, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, AttemptNumber: int32(a.Number),
-		Params: api.Params(t.Params), SessionKey: key,
+		Params: t.Params, SessionKey: key,
 		RunSeconds: float64(t.Spec.RunDeadline), GraceSeconds: float64(t.Spec.Grace),
 		HeartbeatSeconds: s.heartbeat.Seconds(), FenceAfterSeconds: float64(t.Spec.FenceAfter),
 	}), nil
@@ -107,7 +107,7 @@ func report(b *api.FinishRequest) task.Report {
 		note := fmt.Sprintf("(result left out: %d bytes, at most %d are kept)", len(b.Result), maxResult)
 		out.Message = strings.TrimSpace(cut(out.Message, maxMessage-len(note)-1) + " " + note)
 	case len(b.Result) > 0 && string(b.Result) != "null":
-		out.Result = json.RawMessage(b.Result)
+		out.Result = b.Result
 	}
 	return out
 }

@@ -114,7 +114,7 @@ func New(c Config) (*http.Server, error) {
 
 // guard joins the routes with the document.
 func (s *server) guard() error {
-	doc, err := loadDocument()
+	doc, err := theDocument()
 	if err != nil {
 		return err
 	}
@@ -143,10 +143,10 @@ func (s *server) engine(trusted []string) (*gin.Engine, error) {
 	}
 	e.Use(s.account, s.recover, s.admit)
 	e.NoRoute(func(c *gin.Context) {
-		s.fail(c, &badBody{status: http.StatusNotFound, detail: "there is no such route"})
+		s.fail(c, &requestError{status: http.StatusNotFound, detail: "there is no such route"})
 	})
 	e.NoMethod(func(c *gin.Context) {
-		s.fail(c, &badBody{status: http.StatusMethodNotAllowed, detail: "the route does not know this method"})
+		s.fail(c, &requestError{status: http.StatusMethodNotAllowed, detail: "the route does not know this method"})
 	})
 	s.probes(e)
 	refuse := func(c *gin.Context, _ error) { s.fail(c, badRequest("the request does not fit the API's document")) }

@@ -84,6 +84,7 @@ func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (S
 			created++
 		case api.ResultRepeated:
 			repeated++
+		case api.ResultCoalesced:
 		}
 	}
 	if created > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,7 +261,7 @@ func TestAThousandItemsPass(t *testing.T) {
 	if w := r.send(batch(items...)); w.Code != 201 || len(r.submitted[0].Items) != 1000 {
 		t.Errorf("got %d %.300s", w.Code, w.Body)
 	}
-	r.problem(r.send(batch(append(items, good)...)), 400)
+	r.problem(r.send(batch(slices.Concat(items, []string{good})...)), 400)
 }
 
 func TestParamsOf130KiBArriveWhole(t *testing.T) {

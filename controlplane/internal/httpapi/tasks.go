@@ -153,7 +153,7 @@ func (s *server) ListEvents(ctx context.Context, r ListEventsRequestObject) (Lis
 	for i, e := range events {
 		out.Items[i] = api.Event{
 			Position: e.Position, Task: t.ID, Attempt: int32(e.Attempt), Type: e.Type, Actor: e.Actor, At: e.At.UTC(),
-			Data: api.AnyJSON(e.Data),
+			Data: e.Data,
 		}
 		out.Next = e.Position
 	}

@@ -1,0 +1,222 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"slipway.dev/slipway/pkg/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is the database and the cluster of a test, in memory.
+type world struct {
+	mu      sync.Mutex
+	wakes   chan string
+	queued  map[string][]Claim
+	overdue []Claim
+	claims  int // calls of Claim
+	next    int64
+
+	launchErr func(c task.Attempt) error // nil: every launch passes
+	dryErr    func(c task.Attempt) error
+	recordErr func() error
+	takes     time.Duration // how long a launch takes
+
+	launches map[int64]int
+	dryRuns  int
+	atOnce   int
+	mostOnce int
+	recorded map[int64]string
+	waits    map[int64][]wait
+	finished map[int64]task.Verdict
+	followed map[int64]int
+	closed   []ClosedJob
+	deleted  []ClosedJob
+}
+
+type wait struct {
+	why   task.WaitReason
+	note  string
+	again time.Duration
+}
+
+func newWorld() *world {
+	return &world{
+		wakes: make(chan string), queued: map[string][]Claim{}, launches: map[int64]int{}, recorded: map[int64]string{},
+		waits: map[int64][]wait{}, finished: map[int64]task.Verdict{}, followed: map[int64]int{},
+	}
+}
+
+// add queues n Tasks of a namespace.
+func (w *world) add(queue, namespace string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range n {
+		w.next++
+		w.queued[queue] = append(w.queued[queue], claimOf(w.next, namespace))
+	}
+}
+
+func claimOf(id int64, namespace string) Claim {
+	return Claim{
+		Task:    task.Task{ID: fmt.Sprint("task-", id), Kind: "command.run", Namespace: namespace, Spec: task.DefaultSpec()},
+		Attempt: task.Attempt{ID: id, Fence: 100 + id, Namespace: namespace, Kind: "command.run", Replica: "us"},
+	}
+}
+
+func (w *world) Queues(context.Context) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for name := range w.queued {
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func (w *world) Claim(_ context.Context, queue string, limit int) (Batch, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.claims++
+	waiting, known := w.queued[queue]
+	if !known {
+		return Batch{}, fmt.Errorf("queue %s: %w", queue, task.ErrNotFound)
+	}
+	n := min(limit, len(waiting))
+	w.queued[queue] = waiting[n:]
+	return Batch{Claims: waiting[:n], More: len(waiting) > n}, nil
+}
+
+func (w *world) Overdue(context.Context, time.Duration, int) ([]Claim, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.overdue, nil
+}
+
+func (w *world) MarkLaunched(_ context.Context, attempt, _ int64, name, _ string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.recordErr != nil {
+		if err := w.recordErr(); err != nil {
+			return err
+		}
+	}
+	w.recorded[attempt] = name
+	return nil
+}
+
+func (w *world) MarkWaiting(_ context.Context, attempt, _ int64, why task.WaitReason, note string, again time.Duration) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits[attempt] = append(w.waits[attempt], wait{why, note, again})
+	return nil
+}
+
+func (w *world) Finish(_ context.Context, attempt, _ int64, v task.Verdict) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.finished[attempt] = v
+	return nil
+}
+
+func (w *world) Launch(ctx context.Context, _ task.Task, a task.Attempt) (name, uid string, err error) {
+	w.mu.Lock()
+	w.launches[a.ID]++
+	w.atOnce++
+	w.mostOnce = max(w.mostOnce, w.atOnce)
+	fail, takes := w.launchErr, w.takes
+	w.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.atOnce--
+	if fail != nil {
+		if err := fail(a); err != nil {
+			return "", "", err
+		}
+	}
+	return fmt.Sprint("job-", a.ID), "uid", nil
+}
+
+func (w *world) DryRun(_ context.Context, _ task.Task, a task.Attempt) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dryRuns++
+	if w.dryErr != nil {
+		return w.dryErr(a)
+	}
+	return nil
+}
+
+func (w *world) OldestClosedJobs(_ context.Context, namespace string, n int) ([]ClosedJob, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var found []ClosedJob
+	for _, j := range w.closed {
+		if j.Namespace == namespace && len(found) < n {
+			found = append(found, j)
+		}
+	}
+	return found, nil
+}
+
+func (w *world) DeleteClosed(_ context.Context, j ClosedJob) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deleted = append(w.deleted, j)
+	return nil
+}
+
+func (w *world) follow(attempt int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.followed[attempt]++
+}
+
+// get reads something of the world when everything has come to rest.
+func get[T any](w *world, read func() T) T {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return read()
+}
+
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// dispatching runs a Dispatcher over w in a bubble of time.
+func dispatching(t *testing.T, w func() *world, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := w()
+		d := New(Config{
+			Queues: w, Records: w, Cluster: w, Shelf: w, Replica: "us", Wakes: w.wakes, Follow: w.follow, Concurrent: 8,
+			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		f(t, w)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

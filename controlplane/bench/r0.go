@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/e2e/bench/report"
+	"slipway.dev/slipway/e2e/postgres"
+	"slipway.dev/slipway/pkg/task"
+)
+
+const (
+	r0     = "R0"
+	rounds = 3
+	queue  = "default"
+)
+
+// scene is one measurement; it adds what it found to the report.
+type scene struct {
+	name string
+	run  func(ctx context.Context, b *rig) error
+}
+
+// scenes of R0, in the order of a round.
+var scenes = []scene{
+	{"accept", accept}, {"accept at full speed", acceptFull}, {"pickup", pickup},
+	{"cycles over 4 lanes", cycles(4)}, {"cycles over 50 lanes", cycles(50)}, {"cycles over 1,000 lanes", cycles(1000)},
+	{"cycles behind 100,000", behind},
+}
+
+// bench is one scene's database.
+type rig struct {
+	*store.Store
+	report *report.Report
+	url    string
+	round  int
+}
+
+// R0 measures store and database: a private PostgreSQL with fsync on, no cluster.
+func R0(ctx context.Context, r *report.Report) (err error) {
+	server, err := postgres.Start(ctx, postgres.Options{Fsync: true, Settings: map[string]string{"shared_buffers": "512MB"}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop(postgres.Fast)) }()
+	r.Versions["postgres"] = server.Version()
+	if err := admin(ctx, server, "CREATE DATABASE template"); err != nil {
+		return err
+	}
+	if err := store.Migrate(ctx, server.URL("template"), slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	for round := range rounds {
+		for n, s := range scenes {
+			began := time.Now()
+			name := fmt.Sprintf("bench_%d_%d", round, n)
+			if err := admin(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template"); err != nil {
+				return err
+			}
+			if err := play(ctx, s, &rig{report: r, url: server.URL(name), round: round}); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			if err := admin(ctx, server, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "round %d: %s took %.1f s\n", round+1, s.name, time.Since(began).Seconds())
+		}
+	}
+	return nil
+}
+
+func admin(ctx context.Context, server *postgres.Server, sql string) error {
+	return statement(ctx, server.URL("postgres"), sql)
+}
+
+func statement(ctx context.Context, url, sql string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return nil
+}
+
+// play runs a scene on a store of its own.
+func play(ctx context.Context, s scene, b *rig) error {
+	var err error
+	if b.Store, err = store.Open(ctx, store.Config{URL: b.url, Replica: "bench", MaxConns: 24}); err != nil {
+		return err
+	}
+	defer b.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	err = b.SetQueue(ctx, store.Queue{Name: queue, Cap: 300, NamespaceCap: 300, MaxQueued: 1_000_000}, "bench")
+	if err == nil {
+		err = s.run(ctx, b)
+	}
+	cancel()
+	return errors.Join(err, <-done)
+}
+
+// item is a Task with half a KiB of parameters.
+func item(lane, namespace string) store.Item {
+	mode := task.Strict
+	if lane == "" {
+		mode = task.Parallel
+	}
+	filler := make([]byte, 450)
+	for i := range filler {
+		filler[i] = 'x'
+	}
+	return store.Item{Task: task.Task{
+		Kind: "volume.resize", Namespace: namespace, Lane: lane, Mode: mode, Queue: queue, Class: task.Normal,
+		Params: json.RawMessage(fmt.Sprintf(`{"size":"10Gi","note":"%s"}`, filler)), Spec: task.DefaultSpec(),
+	}}
+}
+
+func (b *rig) add(name, unit string, budget, value float64) {
+	b.report.Add(report.Figure{Name: name, Unit: unit, Rig: r0, Budget: budget}, value)
+}
+
+func (b *rig) atLeast(name, unit string, budget, value float64) {
+	b.report.Add(report.Figure{Name: name, Unit: unit, Rig: r0, Budget: budget, AtLeast: true}, value)
+}

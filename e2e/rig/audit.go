@@ -33,8 +33,8 @@ func (r *Rig) audited(t testing.TB, namespace, verb string, code int) map[string
 	for lines.Scan() {
 		var e struct {
 			Stage, Verb, RequestURI string
-			ObjectRef   struct{ Resource, Namespace, Name, Subresource string }
-			Status      struct{ Code int } `json:"responseStatus"`
+			ObjectRef               struct{ Resource, Namespace, Name, Subresource string }
+			Status                  struct{ Code int } `json:"responseStatus"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			continue // the last line may still be being written

@@ -126,7 +126,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return classify(ctx, fmt.Errorf("look for the schema: %w", err))
 	}
 	if !exists {
-		return fmt.Errorf("%w: the database holds no schema; run the migration first", ErrSchema)
+		return fmt.Errorf("%w: the database holds no schema; run `controlplane migrate` first", ErrSchema)
 	}
 	var found struct{ Version, MinBinary int }
 	err := s.db.WithContext(ctx).Raw(`SELECT (SELECT max(version_id) FROM slipway.goose_db_version WHERE is_applied) AS version,
@@ -136,7 +136,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	}
 	switch {
 	case found.Version < migrations.Latest:
-		return fmt.Errorf("%w: schema is at version %d, this binary needs %d; run the migration first", ErrSchema, found.Version, migrations.Latest)
+		return fmt.Errorf("%w: schema is at version %d, this binary needs %d; run `controlplane migrate` first", ErrSchema, found.Version, migrations.Latest)
 	case found.MinBinary > migrations.Latest:
 		return fmt.Errorf("%w: schema version %d needs a binary of version %d or later, this one is %d; upgrade it", ErrSchema,
 			found.Version, found.MinBinary, migrations.Latest)

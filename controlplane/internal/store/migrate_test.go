@@ -155,7 +155,7 @@ func TestABinaryRefusesASchemaThatIsTooOldOrTooNew(t *testing.T) {
 		}
 		return err
 	}
-	if err := open(pgtest.Empty(t)); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "run the migration first") {
+	if err := open(pgtest.Empty(t)); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "run `controlplane migrate` first") {
 		t.Fatalf("no schema: %v", err)
 	}
 	d := newDatabase(t)

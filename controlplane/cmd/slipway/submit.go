@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"slipway.dev/slipway/pkg/api"
+)
+
+// wish is what the flags of submit ask for.
+type wish struct {
+	file, kind, name, params, lane, class, queue, key, onConflict string
+	labels                                                        []string
+	delay, deadline                                               time.Duration
+	attempts                                                      int32
+	idempotent, wait                                              bool
+}
+
+func (c *cli) submitVerb() *cobra.Command {
+	var w wish
+	cmd := &cobra.Command{
+		Use:   "submit (-f FILE | [flags] [-- COMMAND…])",
+		Short: "Submit a task",
+		Example: "  slipway submit -n shop --wait -- sh -c 'echo hello'\n" +
+			"  slipway submit -f task.yaml --key nightly-2026-11-30",
+		RunE: func(cmd *cobra.Command, args []string) error { return c.submit(cmd, w, args) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&w.file, "file", "f", "", "file with the task as the API takes it, YAML or JSON; - is the standard input")
+	f.StringVar(&w.kind, "kind", "", "kind; default command.run where a command is given")
+	f.StringVar(&w.name, "name", "", "name for people")
+	f.StringVar(&w.params, "params", "", "parameters as a JSON object")
+	f.StringArrayVar(&w.labels, "label", nil, "label as key=value; may be repeated")
+	f.StringVar(&w.lane, "lane", "", "lane, as family:namespace/name")
+	f.StringVar(&w.onConflict, "on-conflict", "", "queue, reject or replace")
+	f.StringVar(&w.class, "class", "", "critical, high, normal or low")
+	f.StringVar(&w.queue, "queue", "", "queue")
+	f.StringVar(&w.key, "key", "", "idempotency key: sending the same again gives the same task")
+	f.DurationVar(&w.delay, "delay", 0, "do not run before so long from now")
+	f.DurationVar(&w.deadline, "run-deadline", 0, "how long the handler may take")
+	f.Int32Var(&w.attempts, "attempts", 0, "tries in all")
+	f.BoolVar(&w.idempotent, "idempotent", false, "may be repeated by itself after it has started")
+	f.BoolVar(&w.wait, "wait", false, "wait for the end; the exit code is the outcome")
+	return cmd
+}
+
+func (c *cli) submit(cmd *cobra.Command, w wish, command []string) error {
+	t, err := c.task(w, command)
+	if err != nil {
+		return usageError{err}
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	made, err := api.Submit(cmd.Context(), t, w.key)
+	if err != nil {
+		return err
+	}
+	if !w.wait {
+		return c.printTask(made.Task)
+	}
+	return c.await(cmd.Context(), api, made.Task.ID)
+}
+
+// task makes the submit: from the file, with what the flags say laid over it.
+func (c *cli) task(w wish, command []string) (api.SubmitTask, error) {
+	var t api.SubmitTask
+	if w.file != "" {
+		var err error
+		if t, err = c.readTask(w.file); err != nil {
+			return t, err
+		}
+	}
+	if len(command) > 0 {
+		if w.params != "" || len(t.Params) > 0 {
+			return t, errors.New("give a command or parameters, not both")
+		}
+		params, err := json.Marshal(map[string]any{"command": command})
+		if err != nil {
+			return t, err
+		}
+		t.Params = params
+		if t.Kind == "" {
+			t.Kind = "command.run"
+		}
+	}
+	if w.params != "" {
+		if !json.Valid([]byte(w.params)) {
+			return t, errors.New("--params is not JSON")
+		}
+		t.Params = json.RawMessage(w.params)
+	}
+	if err := w.lay(&t); err != nil {
+		return t, err
+	}
+	lay(&t.Namespace, c.namespace)
+	switch {
+	case t.Kind == "":
+		return t, errors.New("say what to run: -f, --kind or a command after --")
+	case t.Namespace == "":
+		return t, errors.New("say where to run it: --namespace")
+	}
+	return t, nil
+}
+
+func lay[T ~string](field *T, value T) {
+	if value != "" {
+		*field = value
+	}
+}
+
+// lay puts what was given by flags over t.
+func (w wish) lay(t *api.SubmitTask) error {
+	lay(&t.Kind, w.kind)
+	lay(&t.Name, w.name)
+	lay(&t.Lane, w.lane)
+	lay(&t.Queue, w.queue)
+	lay(&t.Class, api.Class(w.class))
+	lay(&t.OnConflict, api.OnConflict(w.onConflict))
+	if w.delay > 0 {
+		t.Delay = w.delay.Seconds()
+	}
+	if w.deadline > 0 {
+		seconds := w.deadline.Seconds()
+		t.Spec.RunDeadline = &seconds
+	}
+	if w.attempts > 0 {
+		t.Spec.Retry.Attempts = &w.attempts
+	}
+	if w.idempotent {
+		t.Spec.Idempotent = &w.idempotent
+	}
+	for _, label := range w.labels {
+		key, value, ok := strings.Cut(label, "=")
+		if !ok {
+			return fmt.Errorf("label %q is not key=value", label)
+		}
+		if t.Labels == nil {
+			t.Labels = api.Labels{}
+		}
+		t.Labels[key] = value
+	}
+	return nil
+}
+
+func (c *cli) readTask(file string) (api.SubmitTask, error) {
+	var t api.SubmitTask
+	var raw []byte
+	var err error
+	if file == "-" {
+		raw, err = io.ReadAll(c.in)
+	} else {
+		raw, err = os.ReadFile(file)
+	}
+	if err == nil {
+		raw, err = yaml.YAMLToJSONStrict(raw)
+	}
+	if err != nil {
+		return t, fmt.Errorf("read the task: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return t, fmt.Errorf("read the task: %w", err)
+	}
+	return t, nil
+}

@@ -89,6 +89,7 @@ func newRoot(c *cli) *cobra.Command {
 			"The exit code of `wait` and `submit --wait` is the outcome: 0 succeeded, 3 failed, 4 rejected, 5 timed out,\n" +
 			"6 lost, 7 canceled. 1 is an error, 2 a mistake in the command line.",
 		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return c.checkOutput() }, // before anything is asked
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := root.PersistentFlags()

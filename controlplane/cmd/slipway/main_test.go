@@ -166,6 +166,7 @@ func TestMistakesAreToldApartFromRefusals(t *testing.T) {
 		{[]string{"frob"}, 2, "unknown command"},
 		{[]string{"get"}, 2, "accepts 1 arg"},
 		{[]string{"get", "t-1", "-o", "xml"}, 2, "unknown output"},
+		{[]string{"submit", "-n", "shop", "-o", "xml", "--", "x"}, 2, "unknown output"},
 		{[]string{"get", "--frob"}, 2, "unknown flag"},
 		{[]string{"submit", "--", "x"}, 2, "--namespace"},
 		{[]string{"submit", "-n", "shop"}, 2, "say what to run"},
@@ -175,7 +176,12 @@ func TestMistakesAreToldApartFromRefusals(t *testing.T) {
 		{[]string{"get", "t-1", "--server", "x"}, 2, "http or https"},
 		{[]string{"get", "absent"}, 1, "there is no such thing"},
 	} {
-		if code, _, errOut := call(t, ended(api.StateQueued, ""), "", tc.args...); code != tc.want || !strings.Contains(errOut, tc.says) {
+		p := ended(api.StateQueued, "")
+		code, _, errOut := call(t, p, "", tc.args...)
+		if tc.want == exitUsage && len(p.asked) > 0 {
+			t.Errorf("%v: asked %v", tc.args, p.asked)
+		}
+		if code != tc.want || !strings.Contains(errOut, tc.says) {
 			t.Errorf("%v: %d %s", tc.args, code, errOut)
 		}
 	}

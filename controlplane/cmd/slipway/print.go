@@ -14,27 +14,39 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
+// The forms of output.
+const (
+	asTable = "table"
+	asJSON  = "json"
+	asYAML  = "yaml"
+)
+
+func (c *cli) checkOutput() error {
+	switch c.output {
+	case asTable, asJSON, asYAML:
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown output %q: want table, json or yaml", c.output)}
+}
+
 // print writes v in the wanted form; as a table by the given function.
 func (c *cli) print(v any, table func(w io.Writer) error) error {
-	switch c.output {
-	case "table":
+	if c.output == asTable {
 		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 		if err := table(w); err != nil {
 			return err
 		}
 		return w.Flush()
-	case "json", "yaml":
-		raw, err := json.MarshalIndent(v, "", "  ")
-		if err == nil && c.output == "yaml" {
-			raw, err = yaml.JSONToYAML(raw)
-		}
-		if err != nil {
-			return fmt.Errorf("write as %s: %w", c.output, err)
-		}
-		_, err = fmt.Fprintln(c.out, strings.TrimRight(string(raw), "\n"))
-		return err
 	}
-	return usageError{fmt.Errorf("unknown output %q: want table, json or yaml", c.output)}
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err == nil && c.output == asYAML {
+		raw, err = yaml.JSONToYAML(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("write as %s: %w", c.output, err)
+	}
+	_, err = fmt.Fprintln(c.out, strings.TrimRight(string(raw), "\n"))
+	return err
 }
 
 // line writes one row of a table.

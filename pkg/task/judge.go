@@ -6,7 +6,7 @@ import "strings"
 // exit code come last: an evicted pod that exits 0 on SIGTERM makes its Job Complete.
 func Judge(t Task, a Attempt, s Seen) Verdict {
 	v := blame(judge(a, s), deciding(a, s))
-	v.Started = a.started()
+	v.Started, v.Heard = a.started(), a.Report != nil
 	v.Spends = spends(v)
 	return v
 }

@@ -93,6 +93,9 @@ type Verdict struct {
 	// be tried again.
 	Started  bool
 	ExitCode *int
+	// Heard tells that the runner's report was there when the verdict was made. A verdict made without it must not be
+	// stored once there is one.
+	Heard bool
 	// RetryAfter is the handler's own wish for the next try; zero leaves it to the policy.
 	RetryAfter Seconds
 }

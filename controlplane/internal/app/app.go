@@ -187,7 +187,7 @@ func (p plane) loops() loops {
 		Resync: p.config.Resync, OthersWait: p.config.OthersWait, SweepEvery: p.config.SweepEvery, SweepAge: p.config.SweepAge,
 	})
 	l.dispatcher = dispatch.New(dispatch.Config{
-		Queues: b, Records: launchBooks{b}, Cluster: p.cluster, Shelf: shelf{p.store, p.cluster}, Replica: p.config.Replica,
+		Queues: b, Records: launchBooks{b}, Cluster: p.cluster, Shelf: p.cluster, Replica: p.config.Replica,
 		Wakes: p.store.QueueWakes(), After: l.reconciler.Ready(), Follow: l.reconciler.Follow, Log: p.log.With("part", "dispatch"),
 		Poll: p.config.Poll, Concurrent: p.config.Launches,
 	})

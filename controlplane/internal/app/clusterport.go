@@ -7,10 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
-	"slipway.dev/slipway/controlplane/internal/dispatch"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/controlplane/internal/logs"
-	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/pkg/task"
 )
 
@@ -46,25 +44,4 @@ func (p podLogs) Logs(ctx context.Context, a task.Attempt, want logs.Request) (i
 		return nil, task.ErrNotFound // its container has not started
 	}
 	return body, err
-}
-
-// shelf is where closed Jobs stand, as dispatch wants it.
-type shelf struct {
-	store   *store.Store
-	cluster *kube.Client
-}
-
-// OldestClosedJobs names the Jobs of a namespace that were closed longest ago.
-func (s shelf) OldestClosedJobs(ctx context.Context, namespace string, n int) ([]dispatch.ClosedJob, error) {
-	jobs, err := s.store.OldestClosedJobs(ctx, namespace, n)
-	out := make([]dispatch.ClosedJob, len(jobs))
-	for i, j := range jobs {
-		out[i] = dispatch.ClosedJob{Namespace: j.Namespace, Name: j.JobName, UID: j.JobUID}
-	}
-	return out, known(err)
-}
-
-// DeleteClosed deletes one of them.
-func (s shelf) DeleteClosed(ctx context.Context, j dispatch.ClosedJob) error {
-	return s.cluster.DeleteClosed(ctx, j.Namespace, j.Name, j.UID)
 }

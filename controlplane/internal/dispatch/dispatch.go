@@ -50,19 +50,16 @@ type Records interface {
 	Finish(ctx context.Context, attempt, fence int64, v task.Verdict) error
 }
 
-// ClosedJob is a finished Job that only stands for people to look at.
-type ClosedJob struct{ Namespace, Name, UID string }
-
 // Cluster creates Jobs. Refusals are *task.Refusal; another's Job of that name is task.ErrTaken.
 type Cluster interface {
 	Launch(ctx context.Context, t task.Task, a task.Attempt) (jobName, jobUID string, err error)
 	DryRun(ctx context.Context, t task.Task, a task.Attempt) error
 }
 
-// Shelf is where closed Jobs stand until a quota needs their room.
+// Shelf is where closed Jobs stand, for people to look at, until a quota needs their room.
 type Shelf interface {
-	OldestClosedJobs(ctx context.Context, namespace string, n int) ([]ClosedJob, error)
-	DeleteClosed(ctx context.Context, j ClosedJob) error
+	// MakeRoom deletes up to n of them, the oldest first, and tells how many.
+	MakeRoom(ctx context.Context, namespace string, n int) (int, error)
 }
 
 // Config is what a Dispatcher needs.

@@ -132,11 +132,10 @@ func TestANameThatIsTakenEndsTheNumberAndSpendsNothing(t *testing.T) {
 }
 
 func TestAFullCountQuotaLetsGoOfClosedJobsFirst(t *testing.T) {
-	full := true
 	change := func(w *world) {
-		w.closed = []ClosedJob{{"shop", "old", "1"}, {"elsewhere", "x", "2"}}
+		w.closed["shop"], w.closed["elsewhere"] = 7, 1
 		w.launchErr = func(task.Attempt) error {
-			if full && len(w.deleted) == 0 {
+			if w.closed["shop"] == 7 {
 				return &task.Refusal{Cause: task.RefusedQuota, JobCount: true, Message: "exceeded"}
 			}
 			return nil
@@ -146,8 +145,8 @@ func TestAFullCountQuotaLetsGoOfClosedJobsFirst(t *testing.T) {
 		if n := get(w, func() int { return len(w.recorded) }); n != 1 {
 			t.Fatalf("not launched: %+v", w.waits)
 		}
-		if len(w.deleted) != 1 || w.deleted[0].Name != "old" {
-			t.Errorf("deleted %+v", w.deleted)
+		if w.closed["shop"] != 7-closedAtOnce || w.closed["elsewhere"] != 1 {
+			t.Errorf("left standing: %v", w.closed)
 		}
 	})
 }

@@ -39,8 +39,7 @@ type world struct {
 	waits    map[int64][]wait
 	finished map[int64]task.Verdict
 	followed map[int64]int
-	closed   []ClosedJob
-	deleted  []ClosedJob
+	closed   map[string]int // Jobs that only stand there, by namespace
 }
 
 type wait struct {
@@ -52,7 +51,7 @@ type wait struct {
 func newWorld() *world {
 	return &world{
 		wakes: make(chan string), queued: map[string][]Claim{}, launches: map[int64]int{}, recorded: map[int64]string{},
-		waits: map[int64][]wait{}, finished: map[int64]task.Verdict{}, followed: map[int64]int{},
+		waits: map[int64][]wait{}, finished: map[int64]task.Verdict{}, followed: map[int64]int{}, closed: map[string]int{},
 	}
 }
 
@@ -162,23 +161,12 @@ func (w *world) DryRun(_ context.Context, _ task.Task, a task.Attempt) error {
 	return nil
 }
 
-func (w *world) OldestClosedJobs(_ context.Context, namespace string, n int) ([]ClosedJob, error) {
+func (w *world) MakeRoom(_ context.Context, namespace string, n int) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var found []ClosedJob
-	for _, j := range w.closed {
-		if j.Namespace == namespace && len(found) < n {
-			found = append(found, j)
-		}
-	}
-	return found, nil
-}
-
-func (w *world) DeleteClosed(_ context.Context, j ClosedJob) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.deleted = append(w.deleted, j)
-	return nil
+	made := min(n, w.closed[namespace])
+	w.closed[namespace] -= made
+	return made, nil
 }
 
 func (w *world) follow(attempt int64) {

@@ -71,20 +71,11 @@ func (d *Dispatcher) create(ctx context.Context, c Claim) (name, uid string, err
 
 // makeRoom deletes the oldest closed Jobs of a namespace.
 func (d *Dispatcher) makeRoom(ctx context.Context, namespace string) bool {
-	jobs, err := d.cfg.Shelf.OldestClosedJobs(ctx, namespace, closedAtOnce)
+	made, err := d.cfg.Shelf.MakeRoom(ctx, namespace, closedAtOnce)
 	if err != nil {
-		d.complain(ctx, "list closed jobs", err)
-		return false
+		d.complain(ctx, "delete closed jobs", err)
 	}
-	made := false
-	for _, j := range jobs {
-		if err := d.cfg.Shelf.DeleteClosed(ctx, j); err != nil {
-			d.complain(ctx, "delete a closed job", err)
-			continue
-		}
-		made = true
-	}
-	return made
+	return made > 0
 }
 
 // record stores that the Job exists. What cannot be stored is found by whoever launches the Attempt again: the Job is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -98,7 +99,30 @@ func (c *Client) Remove(ctx context.Context, left task.Trace) error {
 	return errors.Join(errs...)
 }
 
-// DeleteClosed deletes a Job that was closed, by name and uid, to make room under a quota that counts Jobs.
-func (c *Client) DeleteClosed(ctx context.Context, namespace, name, uid string) error {
-	return c.deleteJob(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}})
+// MakeRoom deletes up to n Jobs of a namespace that were closed and only stand for people to look at, the oldest first:
+// a quota that counts Jobs counts finished ones too. It tells how many it deleted.
+func (c *Client) MakeRoom(ctx context.Context, namespace string, n int) (int, error) {
+	closed, err := c.closedJobs(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(closed, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	made := 0
+	for i := range closed[:min(n, len(closed))] {
+		if err := c.deleteJob(ctx, &closed[i]); err != nil {
+			return made, err
+		}
+		made++
+	}
+	return made, nil
+}
+
+func (c *Client) closedJobs(ctx context.Context, namespace string) ([]batchv1.Job, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	list, err := c.api.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: c.ours() + "," + LabelState + "=" + StateClosed})
+	if err != nil {
+		return nil, unreached(fmt.Errorf("list closed jobs: %w", err))
+	}
+	return slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return !ended(&j) || j.DeletionTimestamp != nil }), nil
 }

@@ -30,9 +30,8 @@ func (r *Reconciler) look(ctx context.Context, id int64) time.Duration {
 	}
 	again, err := r.decide(ctx, view{t: t, a: a, now: now})
 	switch {
-	case errors.Is(err, task.ErrStale):
-		r.tell(id)
-		return time.Nanosecond // it has ended meanwhile: close it
+	case errors.Is(err, task.ErrStale): // it has ended meanwhile, or a report came in: look anew
+		return r.after(id, staleAgain)
 	case err != nil:
 		r.complain(ctx, fmt.Sprintf("look at attempt %d", id), err)
 		return r.after(id, troubleAgain)
@@ -123,7 +122,11 @@ func (r *Reconciler) wait(ctx context.Context, v view, d task.Decision) error {
 	if d.Action == task.ActLaunch || d.Wait == "" || d.Wait == v.a.Wait && d.Why == v.a.WaitNote {
 		return nil
 	}
-	return r.cfg.Noter.MarkWaiting(ctx, v.a.ID, v.a.Fence, d.Wait, d.Why, 0)
+	err := r.cfg.Noter.MarkWaiting(ctx, v.a.ID, v.a.Fence, d.Wait, d.Why, 0)
+	if errors.Is(err, task.ErrStale) {
+		return nil // it started or ended a moment ago, and waits for nothing any more
+	}
+	return err
 }
 
 // see stores each pod that is bound to a node, and its end: a pod once seen has to be accounted for. The one that won

@@ -90,6 +90,7 @@ const (
 
 	firstLook     = 2500 * time.Millisecond // after a claim: a Job without a pod is asked why
 	troubleAgain  = 2 * time.Second         // after a call that was not answered
+	staleAgain    = 100 * time.Millisecond  // after a write that came too late
 	looksASecond  = 200                     // the pace of a resync of very many Attempts
 	storeTime     = 10 * time.Second
 	evidenceLimit = 1024 // of each text in it

@@ -61,6 +61,14 @@ type finishRow struct {
 	Finished bool
 }
 
+type decideRow struct {
+	Row       taskRow `gorm:"embedded"`
+	AFence    int64
+	AStop     string
+	AReport   []byte
+	AFinished bool
+}
+
 type endRow struct {
 	RunAt, EligibleAt time.Time
 	EndedAt           *time.Time
@@ -78,18 +86,18 @@ func (f *finish) run(tx *gorm.DB) error {
 	if len(lanes) == 0 {
 		return ErrStale // no such Attempt, or its private lane went with its end
 	}
-	var rows []finishRow
-	if _, err := query(tx, "finish/read", args{"attempt": f.attempt}, &rows); err != nil {
+	var rows []decideRow
+	if _, err := query(tx, "finish/decide", args{"attempt": f.attempt}, &rows); err != nil {
 		return err
 	}
-	if len(rows) == 0 || rows[0].Finished || rows[0].Fence != f.fence {
+	if len(rows) == 0 || rows[0].AFinished || rows[0].AFence != f.fence {
 		return ErrStale
 	}
 	a := rows[0]
 	if err := f.unlessReported(a); err != nil {
 		return err
 	}
-	t, err := readTask(tx, a.Task)
+	t, err := a.Row.task()
 	if err != nil {
 		return err
 	}
@@ -97,7 +105,7 @@ func (f *finish) run(tx *gorm.DB) error {
 	if !t.State.May(move.State) {
 		return fmt.Errorf("task %s: no move from %s to %s", t.ID, t.State, move.State)
 	}
-	if err := f.end(tx, endArgs{lane: lanes[0].Key, reported: len(a.Report) > 0, move: move}, &t); err != nil {
+	if err := f.end(tx, endArgs{lane: lanes[0].Key, reported: len(a.AReport) > 0, move: move}, &t); err != nil {
 		return err
 	}
 	f.result = FinishResult{Task: t, Move: move}
@@ -106,12 +114,12 @@ func (f *finish) run(tx *gorm.DB) error {
 }
 
 // unlessReported refuses a verdict that was made without a report that stands there now.
-func (f *finish) unlessReported(a finishRow) error {
-	if len(a.Report) == 0 || a.Stop != "" {
+func (f *finish) unlessReported(a decideRow) error {
+	if len(a.AReport) == 0 || a.AStop != "" {
 		return nil
 	}
 	var said task.Report
-	if err := json.Unmarshal(a.Report, &said); err != nil {
+	if err := json.Unmarshal(a.AReport, &said); err != nil {
 		return nil // what cannot be read decides nothing
 	}
 	if said.Outcome != f.verdict.Outcome {

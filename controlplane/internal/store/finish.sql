@@ -9,6 +9,14 @@ FOR NO KEY UPDATE;
 SELECT a.task, a.number, a.fence, a.stop, a.late, a.report, a.finished_at IS NOT NULL AS finished
 FROM slipway.attempts a WHERE a.id = @attempt;
 
+-- name: decide
+-- Attempt and Task, in a later statement than the lane's lock.
+SELECT a.fence AS a_fence, a.stop AS a_stop, a.report AS a_report, a.finished_at IS NOT NULL AS a_finished,
+    t.*, p.id AS parent_id, r.id AS retry_of_id
+FROM slipway.attempts a JOIN slipway.tasks t ON t.key = a.task
+LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of
+WHERE a.id = @attempt;
+
 -- name: task
 SELECT t.*, p.id AS parent_id, r.id AS retry_of_id FROM slipway.tasks t
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of
@@ -64,12 +72,9 @@ told AS (
     RETURNING task),
 noted AS (
     INSERT INTO slipway.events (task, attempt, type, actor, at, data)
-    SELECT a.task, a.number, e.type, @replica, a.at, e.data FROM attempt a CROSS JOIN LATERAL (
-        SELECT 'attempt_finished' AS type, jsonb_build_object('outcome', CAST(@outcome AS text), 'reason', CAST(@reason AS text),
-            'rule', CAST(@rule AS text)) AS data
-        UNION ALL
-        SELECT CASE WHEN @ended THEN @state ELSE 'requeued' END, jsonb_build_object('reason', CAST(@task_reason AS text),
-            'delay_seconds', CAST(@delay AS float8))) e)
+    SELECT a.task, a.number, CASE WHEN @ended THEN @state ELSE 'requeued' END, @replica, a.at, jsonb_build_object(
+        'outcome', CAST(@outcome AS text), 'reason', CAST(@task_reason AS text), 'attempt_reason', CAST(@reason AS text),
+        'rule', CAST(@rule AS text), 'delay_seconds', CAST(@delay AS float8)) FROM attempt a)
 SELECT m.run_at, m.eligible_at, m.ended_at, m.result, (SELECT count(*) FROM told) AS nudged,
     coalesce((SELECT queue FROM next), '') AS next_queue, m.queue
 FROM moved m;

@@ -9,50 +9,39 @@ import (
 	"slipway.dev/slipway/pkg/task"
 )
 
-// errLaneGone says that a lane was removed between its making and its lock; the transaction is run again.
-var errLaneGone = errors.New("the lane was removed meanwhile")
+// errLaneGone says that a lane was made or removed by another while we asked for its lock; the transaction is run again.
+var errLaneGone = errors.New("the lane was made or removed meanwhile")
 
 func validID(id string) bool { return uuid.Validate(id) == nil }
 
-// lockLane locks one lane; nil where there is none.
-func lockLane(tx *gorm.DB, lane string) (*laneRow, error) {
-	var rows []laneRow
-	if _, err := query(tx, "lane/lock", args{"lane": lane}, &rows); err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	return &rows[0], nil
-}
-
+// newLane names a lane to lock; Must makes it where it does not exist.
 type newLane struct {
 	Key       string `json:"key"`
 	Queue     string `json:"queue"`
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Private   bool   `json:"private"`
+	Must      bool   `json:"must"`
 }
 
-func newLanes(of map[string]*entry) []newLane {
-	lanes := make([]newLane, 0, len(of))
-	for lane, e := range of {
-		lanes = append(lanes, newLane{Key: lane, Queue: queueOf(e), Namespace: e.item.Task.Namespace, Kind: e.item.Task.Kind})
-	}
-	return lanes
+// lockLanes locks lanes in one statement and makes those that must exist.
+func lockLanes(tx *gorm.DB, lanes []newLane) ([]laneRow, error) {
+	var rows []laneRow
+	_, err := query(tx, "lane/lock_or_make", args{"lanes": jsonOf(lanes)}, &rows)
+	return rows, err
 }
 
 // lockLaneOf locks the lane of a stored Task and makes it where it was never needed yet.
 func lockLaneOf(tx *gorm.DB, t whereRow) (*laneRow, error) {
-	row, err := lockLane(tx, t.Lane)
-	if err != nil || row != nil {
-		return row, err
-	}
-	lane := []newLane{{Key: t.Lane, Queue: t.Queue, Namespace: t.Namespace, Kind: t.Kind, Private: task.Mode(t.Mode) == task.Parallel}}
-	if _, err := exec(tx, "lane/make", args{"lanes": jsonOf(lane)}); err != nil {
+	lane := newLane{Key: t.Lane, Queue: t.Queue, Namespace: t.Namespace, Kind: t.Kind, Private: task.Mode(t.Mode) == task.Parallel, Must: true}
+	rows, err := lockLanes(tx, []newLane{lane})
+	switch {
+	case err != nil:
 		return nil, err
+	case len(rows) == 0:
+		return nil, errLaneGone
 	}
-	if row, err = lockLane(tx, t.Lane); err == nil && row == nil {
-		err = errLaneGone
-	}
-	return row, err
+	return &rows[0], nil
 }
 
 // whereRow is what never changes of a Task and tells its lane; it may be read without a lock.

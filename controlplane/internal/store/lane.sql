@@ -5,19 +5,25 @@ SELECT key, queue, namespace, kind, private, holder, last_seq, head, slipway.now
 FROM slipway.lanes WHERE key = @lane
 FOR NO KEY UPDATE;
 
--- name: make
-INSERT INTO slipway.lanes (key, queue, namespace, kind, private)
-SELECT x.key, x.queue, x.namespace, x.kind, x.private
-FROM jsonb_to_recordset(CAST(@lanes AS jsonb)) AS x (key text, queue text, namespace text, kind text, private boolean)
-ORDER BY x.key
-ON CONFLICT (key) DO NOTHING;
-
--- name: lock_many
--- Sorted: the sort is below the locks, so that two transactions cannot meet crosswise.
-SELECT key, queue, namespace, kind, private, holder, last_seq, head, slipway.now() AS now
-FROM slipway.lanes WHERE key IN (SELECT jsonb_array_elements_text(CAST(@lanes AS jsonb)))
-ORDER BY key
-FOR NO KEY UPDATE;
+-- name: lock_or_make
+-- Locks the lanes that are there, sorted (the sort is below the locks, so that two transactions cannot meet
+-- crosswise), then makes those that are not, sorted. One that another transaction makes meanwhile is in neither part;
+-- the caller begins anew.
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(CAST(@lanes AS jsonb)) AS x (key text, queue text, namespace text, kind text, private boolean, must boolean)),
+found AS MATERIALIZED (
+    SELECT l.key, l.queue, l.namespace, l.kind, l.private, l.holder, l.last_seq, l.head
+    FROM slipway.lanes l WHERE l.key IN (SELECT key FROM wanted)
+    ORDER BY l.key
+    FOR NO KEY UPDATE),
+made AS (
+    INSERT INTO slipway.lanes (key, queue, namespace, kind, private)
+    SELECT w.key, w.queue, w.namespace, w.kind, w.private FROM wanted w
+    WHERE w.must AND w.key NOT IN (SELECT key FROM found)
+    ORDER BY w.key
+    ON CONFLICT (key) DO NOTHING
+    RETURNING key, queue, namespace, kind, private, holder, last_seq, head)
+SELECT *, slipway.now() AS now FROM found UNION ALL SELECT *, slipway.now() FROM made;
 
 -- name: show
 -- What the lane shows after its queued Tasks changed. Only while there is no holder: the release looks anew.

@@ -111,41 +111,27 @@ func (w *submit) gates(tx *gorm.DB) error {
 	return nil
 }
 
-// lock takes the lanes that entries enter and those of the Tasks that they wait for.
+// lock takes the lanes that entries enter and those of the Tasks that they wait for, all in one statement.
 func (w *submit) lock(tx *gorm.DB) error {
-	makes := map[string]*entry{}
+	wanted := map[string]newLane{}
+	for lane := range w.lanes {
+		wanted[lane] = newLane{Key: lane}
+	}
 	for _, e := range w.entering() {
-		if _, have := makes[e.lane]; !have {
-			makes[e.lane] = e
-		}
-		w.lanes[e.lane] = nil
+		wanted[e.lane] = newLane{Key: e.lane, Queue: queueOf(e), Namespace: e.item.Task.Namespace, Kind: e.item.Task.Kind, Must: true}
 	}
-	switch len(w.lanes) {
-	case 0:
+	if len(wanted) == 0 {
 		return nil
-	case 1:
-		for lane := range w.lanes {
-			row, err := lockLane(tx, lane)
-			if err != nil || row != nil {
-				w.lanes[lane] = row
-				return err
-			}
-		}
 	}
-	if len(makes) > 0 {
-		if _, err := exec(tx, "lane/make", args{"lanes": jsonOf(newLanes(makes))}); err != nil {
-			return err
-		}
-	}
-	var rows []laneRow
-	if _, err := query(tx, "lane/lock_many", args{"lanes": jsonOf(slices.Sorted(maps.Keys(w.lanes)))}, &rows); err != nil {
+	rows, err := lockLanes(tx, slices.Collect(maps.Values(wanted)))
+	if err != nil {
 		return err
 	}
 	for i := range rows {
 		w.lanes[rows[i].Key] = &rows[i]
 	}
-	for lane := range makes {
-		if w.lanes[lane] == nil {
+	for lane, l := range wanted {
+		if l.Must && w.lanes[lane] == nil {
 			return errLaneGone
 		}
 	}

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"database/sql"
 	"embed"
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gorm.io/gorm"
@@ -42,7 +45,7 @@ func loadStatements() map[string]statement {
 
 var parameter = regexp.MustCompile(`@([a-z_]+)`)
 
-// parse drops comments and the closing semicolon, and turns @name into a placeholder.
+// parse drops comments and the closing semicolon, and turns each @name into a numbered placeholder.
 func parse(body string) statement {
 	var kept []string
 	for _, line := range strings.Split(body, "\n") {
@@ -53,8 +56,11 @@ func parse(body string) statement {
 	sql := strings.TrimSuffix(strings.TrimSpace(strings.Join(kept, "\n")), ";")
 	var s statement
 	s.sql = parameter.ReplaceAllStringFunc(sql, func(m string) string {
-		s.names = append(s.names, m[1:])
-		return "?"
+		n := slices.Index(s.names, m[1:])
+		if n < 0 {
+			n, s.names = len(s.names), append(s.names, m[1:])
+		}
+		return fmt.Sprintf("$%d", n+1)
 	})
 	return s
 }
@@ -74,24 +80,51 @@ func (s statement) bind(a args) []any {
 	return values
 }
 
-// query runs a named statement and scans its rows into dest.
-func query(tx *gorm.DB, name string, a args, dest any) (rows int64, err error) {
+// query runs a named statement on GORM's connection or transaction and scans its rows into dest: a pointer to a
+// struct, which takes the first row, or to a slice. GORM's own Raw would render each statement for a log that is off.
+func query(tx *gorm.DB, name string, a args, dest any) (n int64, err error) {
 	s := named(name)
-	res := tx.Raw(s.sql, s.bind(a)...).Scan(dest)
-	if res.Error != nil {
-		return 0, fmt.Errorf("%s: %w", name, res.Error)
+	rows, err := tx.Statement.ConnPool.QueryContext(tx.Statement.Context, s.sql, s.bind(a)...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return res.RowsAffected, nil
+	defer rows.Close()
+	if n, err = scan(tx, rows, reflect.ValueOf(dest).Elem()); err != nil {
+		return n, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}
+
+func scan(tx *gorm.DB, rows *sql.Rows, into reflect.Value) (n int64, err error) {
+	many := into.Kind() == reflect.Slice
+	for ; rows.Next() && (many || n == 0); n++ {
+		row := into
+		if many {
+			row = reflect.New(into.Type().Elem()).Elem()
+		}
+		if row.Kind() == reflect.Struct {
+			err = tx.ScanRows(rows, row.Addr().Interface())
+		} else {
+			err = rows.Scan(row.Addr().Interface())
+		}
+		if err != nil {
+			return n, err
+		}
+		if many {
+			into.Set(reflect.Append(into, row))
+		}
+	}
+	return n, rows.Err()
 }
 
 // exec runs a named statement and gives the number of rows it changed.
 func exec(tx *gorm.DB, name string, a args) (rows int64, err error) {
 	s := named(name)
-	res := tx.Exec(s.sql, s.bind(a)...)
-	if res.Error != nil {
-		return 0, fmt.Errorf("%s: %w", name, res.Error)
+	res, err := tx.Statement.ConnPool.ExecContext(tx.Statement.Context, s.sql, s.bind(a)...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return res.RowsAffected, nil
+	return res.RowsAffected()
 }
 
 func named(name string) statement {

@@ -176,7 +176,9 @@ func everything(visit func(a Attempt, s Seen)) {
 						for _, p := range pods {
 							for _, isLive := range []bool{false, true} {
 								visit(a, Seen{Live: isLive, Job: j, Pods: p})
-								visit(a, Seen{Live: isLive, Job: j, Pods: p, Asked: true, Refusal: &Refusal{Cause: RefusedQuota}})
+								if len(p) == 0 {
+									visit(a, Seen{Live: isLive, Job: j, Asked: true, Refusal: &Refusal{Cause: RefusedQuota}})
+								}
 							}
 						}
 					}

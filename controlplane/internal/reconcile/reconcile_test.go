@@ -162,6 +162,7 @@ func TestACancelHaltsUntilThePodHasEnded(t *testing.T) {
 		r.Follow(1)
 		w.shows(1, running())
 		r.Look(1)
+		w.see(func() {})
 		w.set(func() { a := w.attempts[1]; a.Stop, a.StopAt = task.StopCancel, time.Now() })
 		w.wakes <- 1
 		w.see(func() {

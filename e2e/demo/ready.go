@@ -14,7 +14,7 @@ import (
 const (
 	readyWithin  = 5 * time.Minute
 	lookEvery    = 250 * time.Millisecond
-	explainEvery = 10 * time.Second
+	explainEvery = 30 * time.Second
 )
 
 // part is one workload of the installation.

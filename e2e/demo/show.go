@@ -89,7 +89,7 @@ func submit(ctx context.Context, slipway *client.ClientWithResponses, mark strin
 	ctx, cancel := context.WithTimeout(ctx, submitWithin)
 	defer cancel()
 	for {
-		answer, err := slipway.SubmitTaskWithResponse(ctx, &api.SubmitTaskParams{IdempotencyKey: key}, body)
+		answer, err := slipway.SubmitTaskWithResponse(ctx, &api.SubmitTaskParams{IdempotencyKey: &key}, body)
 		switch {
 		case err == nil && answer.JSON201 != nil:
 			return answer.JSON201, nil

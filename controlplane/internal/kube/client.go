@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"slipway.dev/slipway/pkg/task"
 )
@@ -33,6 +35,8 @@ type Config struct {
 	KeepJobs int           // closed Jobs kept at the same time; default 2,000
 	KeepFor  time.Duration // how long a closed Job is kept at most; default 1 h
 	Timeout  time.Duration // of one call; default 10 s
+
+	Log *slog.Logger // what client-go says, about broken watches above all; nil: to standard error in its own form
 }
 
 // AllNamespaces in Config.Namespaces watches the whole cluster.
@@ -69,6 +73,9 @@ func New(cfg Config) (*Client, error) {
 	cfg.KeepJobs = or(cfg.KeepJobs, defaultKeepJobs)
 	cfg.KeepFor = or(cfg.KeepFor, defaultKeepFor)
 	cfg.Timeout = or(cfg.Timeout, defaultTimeout)
+	if cfg.Log != nil {
+		klog.SetSlogLogger(cfg.Log)
+	}
 	access, err := access(cfg)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 // shell is a command.run of a shell line, with a fence time that is short enough for a test to wait for: a runner that
 // reaches nobody keeps trying to report until then.
 func shell(namespace, line string, spec map[string]any) map[string]any {
-	full := map[string]any{"fence_after": 20, "grace": 5, "idempotent": false}
+	full := map[string]any{"fence_after": 45, "grace": 5, "idempotent": false}
 	for k, v := range spec {
 		full[k] = v
 	}
@@ -50,9 +50,9 @@ func TestEveryVerdictIsRightAfterBothReplicasWereDead(t *testing.T) {
 		line string
 		want wanted
 	}{
-		{8, "sleep 20; exit 0", succeeded},
-		{4, "sleep 20; exit 3", exit3},
-		{4, "sleep 20; tail /dev/zero", noMemory},
+		{8, "sleep 25; exit 0", succeeded},
+		{4, "sleep 25; exit 3", exit3},
+		{4, "sleep 25; tail /dev/zero", noMemory},
 		{4, "sleep 600", evicted},
 	}
 	want := map[string]wanted{}

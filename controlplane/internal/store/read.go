@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,10 +119,12 @@ func (s *Store) KnownAttempts(ctx context.Context, ids []int64) (map[int64]Attem
 	return known, nil
 }
 
-// Attempts lists the Attempts of a Task, the newest first.
+// Attempts lists the Attempts of a Task, the first one first.
 func (s *Store) Attempts(ctx context.Context, id string) ([]task.Attempt, error) {
 	const most = 1000
-	return s.attemptsOf(ctx, id, most)
+	newestFirst, err := s.attemptsOf(ctx, id, most)
+	slices.Reverse(newestFirst)
+	return newestFirst, err
 }
 
 func (s *Store) attemptsOf(ctx context.Context, id string, limit int) ([]task.Attempt, error) {

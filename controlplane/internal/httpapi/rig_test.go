@@ -149,16 +149,16 @@ func (b *backend) Report(_ context.Context, r Report) error {
 
 // rig is the edge over a backend.
 type rig struct {
-	*testing.T
+	testing.TB
 	*backend
 	server *http.Server
 	logged *strings.Builder
 	ready  error
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{T: t, logged: &strings.Builder{}, backend: &backend{
+	r := &rig{TB: t, logged: &strings.Builder{}, backend: &backend{
 		rights: map[string][]string{
 			"admin":  {"*"},
 			"nobody": {},

@@ -21,6 +21,7 @@ const (
 	r0     = "R0"
 	rounds = 3
 	queue  = "default"
+	conns  = 16
 )
 
 // scene is one measurement; it adds what it found to the report.
@@ -31,7 +32,7 @@ type scene struct {
 
 // scenes of R0, in the order of a round.
 var scenes = []scene{
-	{"accept", accept}, {"accept at full speed", acceptFull}, {"pickup", pickup},
+	{"machine", machine}, {"accept", accept}, {"accept at full speed", acceptFull}, {"pickup", pickup},
 	{"cycles over 4 lanes", cycles(4)}, {"cycles over 50 lanes", cycles(50)}, {"cycles over 1,000 lanes", cycles(1000)},
 	{"cycles behind 100,000", behind},
 }
@@ -42,6 +43,7 @@ type rig struct {
 	report *report.Report
 	url    string
 	round  int
+	conns  int
 }
 
 // R0 measures store and database: a private PostgreSQL with fsync on, no cluster.
@@ -65,7 +67,7 @@ func R0(ctx context.Context, r *report.Report) (err error) {
 			if err := admin(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template"); err != nil {
 				return err
 			}
-			if err := play(ctx, s, &rig{report: r, url: server.URL(name), round: round}); err != nil {
+			if err := play(ctx, s, &rig{report: r, url: server.URL(name), round: round, conns: conns}); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 			if err := admin(ctx, server, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
@@ -96,7 +98,7 @@ func statement(ctx context.Context, url, sql string) error {
 // play runs a scene on a store of its own.
 func play(ctx context.Context, s scene, b *rig) error {
 	var err error
-	if b.Store, err = store.Open(ctx, store.Config{URL: b.url, Replica: "bench", MaxConns: 24}); err != nil {
+	if b.Store, err = store.Open(ctx, store.Config{URL: b.url, Replica: "bench", MaxConns: int32(b.conns)}); err != nil {
 		return err
 	}
 	defer b.Close()

@@ -5,11 +5,11 @@
 UPDATE slipway.attempts SET state = CASE WHEN state = 'leased' THEN 'launched' ELSE state END,
     job_name = @job_name, job_uid = @job_uid, launched_at = coalesce(launched_at, slipway.stamp()),
     wait = '', wait_note = '', wait_until = NULL
-WHERE id = @attempt AND fence = @fence AND finished_at IS NULL;
+WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL) IS TRUE;
 
 -- name: waiting
 UPDATE slipway.attempts SET wait = @wait, wait_note = @note, wait_until = slipway.stamp() + @again * interval '1 second'
-WHERE id = @attempt AND fence = @fence AND finished_at IS NULL AND state = 'leased';
+WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL AND state = 'leased') IS TRUE;
 
 -- name: start
 -- The first pod wins, also before the launch was recorded; an Attempt that was asked to stop starts nothing.
@@ -17,7 +17,7 @@ WITH won AS (
     UPDATE slipway.attempts a SET state = 'started', pod_uid = @pod_uid, pod_name = @pod_name, node = @node, started_at = c.at,
         wait = '', wait_note = '', wait_until = NULL
     FROM (SELECT slipway.stamp() AS at) c
-    WHERE a.id = @attempt AND a.fence = @fence AND a.finished_at IS NULL AND a.stop = '' AND a.pod_uid = ''
+    WHERE a.id = @attempt AND a.fence = @fence AND (a.finished_at IS NULL) IS TRUE AND a.stop = '' AND a.pod_uid = ''
     RETURNING a.id, a.task, a.number, a.started_at),
 leased AS (
     INSERT INTO slipway.leases (attempt, lease_until, beat_at)
@@ -34,13 +34,13 @@ SELECT fence, finished_at IS NOT NULL AS finished, stop, pod_uid, report FROM sl
 -- name: report
 UPDATE slipway.attempts a SET report = jsonb_set(CAST(@report AS jsonb), '{at}', to_jsonb(c.at)), late = a.stop <> ''
 FROM (SELECT slipway.stamp() AS at) c
-WHERE a.id = @attempt AND a.fence = @fence AND a.finished_at IS NULL AND a.pod_uid = @pod_uid AND a.report IS NULL;
+WHERE a.id = @attempt AND a.fence = @fence AND (a.finished_at IS NULL) IS TRUE AND a.pod_uid = @pod_uid AND a.report IS NULL;
 
 -- name: stop
 WITH stopped AS (
     UPDATE slipway.attempts a SET stop = @why, stop_note = @note, stop_at = c.at
     FROM (SELECT slipway.stamp() AS at) c
-    WHERE a.id = @attempt AND a.fence = @fence AND a.finished_at IS NULL AND a.stop = ''
+    WHERE a.id = @attempt AND a.fence = @fence AND (a.finished_at IS NULL) IS TRUE AND a.stop = ''
     RETURNING a.task, a.number, c.at)
 INSERT INTO slipway.events (task, attempt, type, actor, at, data)
 SELECT task, number, 'stop', @replica, at, jsonb_build_object('why', CAST(@why AS text), 'note', CAST(@note AS text)) FROM stopped;
@@ -61,7 +61,7 @@ WITH said AS (
     SELECT x.*, a.stop <> '' OR t.cancel_at IS NOT NULL AS cancel,
         CAST(t.spec ->> 'run_deadline' AS float8) - extract(epoch FROM slipway.now() - a.started_at) AS left_seconds
     FROM jsonb_to_recordset(CAST(@beats AS jsonb)) AS x (attempt bigint, fence bigint, pod_uid text, progress jsonb)
-    JOIN slipway.attempts a ON a.id = x.attempt AND a.fence = x.fence AND a.pod_uid = x.pod_uid AND a.finished_at IS NULL
+    JOIN slipway.attempts a ON a.id = x.attempt AND a.fence = x.fence AND a.pod_uid = x.pod_uid AND (a.finished_at IS NULL) IS TRUE
     JOIN slipway.tasks t ON t.key = a.task),
 stored AS (
     UPDATE slipway.leases l SET beat_at = c.at, lease_until = c.at + @lease * interval '1 second',

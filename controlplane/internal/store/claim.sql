@@ -81,7 +81,7 @@ fenced AS MATERIALIZED (SELECT heads.*, nextval('slipway.fences') AS fence FROM 
 running AS (
     UPDATE slipway.tasks t SET state = 'running', queue_by = NULL, started_at = coalesce(t.started_at, clock.at),
         attempts = t.attempts + CASE WHEN t.children = 0 THEN 1 ELSE 0 END
-    FROM fenced f, clock WHERE t.key = f.key AND t.state = 'queued'),
+    FROM fenced f, clock WHERE t.key = f.key AND (t.state = 'queued') IS TRUE),
 made AS (
     INSERT INTO slipway.attempts (task, number, fence, lane, queue, namespace, kind, executor, replica, state, claimed_at)
     SELECT f.key, f.attempts + 1, f.fence, f.lane, f.queue, f.namespace, f.kind, f.run_by, @replica, 'leased', clock.at

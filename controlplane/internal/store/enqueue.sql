@@ -57,7 +57,7 @@ changed AS (
         rank = LEAST(t.eligible_at, clock.at) + LEAST(t.class, x.class) * interval '120 seconds',
         eligible_at = LEAST(t.eligible_at, clock.at)
     FROM jsonb_to_recordset(CAST(@items AS jsonb)) AS x (task bigint, params jsonb, spec jsonb, name text, class smallint), clock
-    WHERE t.key = x.task AND t.state = 'queued'
+    WHERE t.key = x.task AND (t.state = 'queued') IS TRUE
     RETURNING t.key),
 noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)

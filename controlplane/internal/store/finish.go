@@ -105,7 +105,7 @@ func (f *finish) run(tx *gorm.DB) error {
 	if !t.State.May(move.State) {
 		return fmt.Errorf("task %s: no move from %s to %s", t.ID, t.State, move.State)
 	}
-	if err := f.end(tx, endArgs{lane: lanes[0].Key, reported: len(a.AReport) > 0, move: move}, &t); err != nil {
+	if err := f.end(tx, endArgs{lane: lanes[0], reported: len(a.AReport) > 0, move: move}, &t); err != nil {
 		return err
 	}
 	f.result = FinishResult{Task: t, Move: move}
@@ -129,7 +129,7 @@ func (f *finish) unlessReported(a decideRow) error {
 }
 
 type endArgs struct {
-	lane     string
+	lane     laneRow
 	reported bool
 	move     task.Move
 }
@@ -150,7 +150,7 @@ func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
 	}
 	var rows []endRow
 	_, err := query(tx, "finish/end", args{
-		"attempt": f.attempt, "fence": f.fence, "reported": e.reported, "lane": e.lane, "replica": f.replica,
+		"attempt": f.attempt, "fence": f.fence, "reported": e.reported, "lane": e.lane.Key, "last_seq": e.lane.LastSeq, "replica": f.replica,
 		"outcome": string(f.verdict.Outcome), "reason": string(f.verdict.Reason), "message": f.verdict.Message,
 		"rule": f.verdict.Rule, "exit_code": f.verdict.ExitCode, "evidence": evidence,
 		"state": string(e.move.State), "task_reason": string(e.move.Reason), "ended": e.move.State.Terminal(),

@@ -30,7 +30,7 @@ attempt AS (
         exit_code = @exit_code, evidence = CAST(@evidence AS jsonb), finished_at = clock.at, wait = '', wait_note = '', wait_until = NULL,
         beat_at = s.beat_at, progress = s.progress
     FROM clock LEFT JOIN slipway.leases s ON s.attempt = @attempt
-    WHERE a.id = @attempt AND a.fence = @fence AND a.finished_at IS NULL AND (a.report IS NOT NULL) = @reported
+    WHERE a.id = @attempt AND a.fence = @fence AND (a.finished_at IS NULL) IS TRUE AND (a.report IS NOT NULL) = @reported
     RETURNING a.id, a.task, a.number, a.report, clock.at),
 lease AS (DELETE FROM slipway.leases WHERE attempt = (SELECT id FROM attempt)),
 moved AS (
@@ -41,14 +41,14 @@ moved AS (
         eligible_at = CASE WHEN @ended THEN t.eligible_at ELSE attempt.at + @delay * interval '1 second' END,
         rank = CASE WHEN @ended THEN t.rank ELSE attempt.at + @delay * interval '1 second' + t.class * interval '120 seconds' END,
         ended_at = CASE WHEN @ended THEN attempt.at END
-    FROM attempt WHERE t.key = attempt.task AND t.state = 'running'
+    FROM attempt WHERE t.key = attempt.task AND (t.state = 'running') IS TRUE
     RETURNING t.key, t.parent, t.run_at, t.rank, t.eligible_at, t.ended_at, t.result, t.queue, t.namespace, t.kind, t.held),
 next AS (
     -- Who shows in the lane now: this Task again, or the next in order. Read before this statement's changes.
     SELECT m.key, m.queue, m.namespace, m.kind, m.held, m.run_at FROM moved m WHERE NOT @ended
     UNION ALL
-    (SELECT t.key, t.queue, t.namespace, t.kind, t.held, t.run_at FROM slipway.tasks t JOIN slipway.lanes l ON l.key = t.lane
-     WHERE t.lane = @lane AND t.state = 'queued' AND t.seq >= l.last_seq AND @ended ORDER BY t.seq LIMIT 1)),
+    (SELECT t.key, t.queue, t.namespace, t.kind, t.held, t.run_at FROM slipway.tasks t
+     WHERE t.lane = @lane AND t.state = 'queued' AND t.seq >= @last_seq AND @ended ORDER BY t.seq LIMIT 1)),
 least AS (
     SELECT min(r.rank) AS rank FROM (
         SELECT m.rank FROM moved m WHERE NOT @ended

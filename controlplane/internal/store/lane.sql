@@ -1,4 +1,7 @@
 -- Statements that every operation shares: a lane's lock, what it shows, and how a Task in it ends or enters.
+--
+-- "(state = 'queued') IS TRUE" beside a key is on purpose: it keeps the planner from reading one of the small partial
+-- indexes, which are full of dead entries under load, instead of the primary key.
 
 -- name: lock
 SELECT key, queue, namespace, kind, private, holder, last_seq, head, slipway.now() AS now
@@ -61,7 +64,7 @@ ended AS (
         cancel_at = CASE WHEN @state = 'canceled' THEN coalesce(t.cancel_at, clock.at) ELSE t.cancel_at END,
         cancel_by = CASE WHEN @state = 'canceled' AND t.cancel_at IS NULL THEN @by ELSE t.cancel_by END
     FROM clock
-    WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint)) AND t.state = 'queued'
+    WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint)) AND (t.state = 'queued') IS TRUE
     RETURNING t.key, t.id, t.parent, t.children, clock.at),
 told AS (
     INSERT INTO slipway.nudges (task)
@@ -80,11 +83,11 @@ SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nud
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 asked AS (
     UPDATE slipway.tasks t SET cancel_at = clock.at, cancel_by = @by
-    FROM clock WHERE t.key = @task AND t.state = 'running' AND t.cancel_at IS NULL
+    FROM clock WHERE t.key = @task AND (t.state = 'running') IS TRUE AND t.cancel_at IS NULL
     RETURNING t.key, t.children, clock.at),
 stopped AS (
     UPDATE slipway.attempts a SET stop = @why, stop_note = @note, stop_at = asked.at
-    FROM asked WHERE a.task = asked.key AND a.finished_at IS NULL AND a.stop = ''
+    FROM asked WHERE a.task = asked.key AND (a.finished_at IS NULL) IS TRUE AND a.stop = ''
     RETURNING a.id),
 told AS (
     INSERT INTO slipway.nudges (task)
@@ -104,18 +107,19 @@ UPDATE slipway.tasks t SET
     seq = coalesce(CAST(@front AS bigint), nextval('slipway.task_seq')), outside = NULL,
     eligible_at = c.at, rank = c.at + t.class * interval '120 seconds'
 FROM (SELECT slipway.stamp() AS at) c
-WHERE t.key = @task AND t.state = 'queued' AND t.seq IS NULL;
+WHERE t.key = @task AND (t.state = 'queued' AND t.seq IS NULL) IS TRUE;
 
 -- name: gate
-UPDATE slipway.tasks SET outside = @outside WHERE key = @task AND state = 'queued' AND seq IS NULL AND outside <> @outside;
+UPDATE slipway.tasks SET outside = @outside WHERE key = @task AND (state = 'queued' AND seq IS NULL) IS TRUE AND outside <> @outside;
 
 -- name: superseded
 -- Who is in the way of a Task that replaces kinds.
 SELECT t.key, t.id, t.state FROM slipway.tasks t
-WHERE t.lane = @lane AND t.kind IN (SELECT jsonb_array_elements_text(CAST(@kinds AS jsonb)))
-    AND ((t.state = 'queued' AND t.seq IS NOT NULL)
-        OR t.key = (SELECT holder FROM slipway.lanes WHERE key = @lane))
-ORDER BY t.seq;
+WHERE t.kind IN (SELECT jsonb_array_elements_text(CAST(@kinds AS jsonb)))
+    AND t.lane = @lane AND t.state = 'queued' AND t.seq IS NOT NULL
+UNION ALL
+SELECT t.key, t.id, t.state FROM slipway.lanes l JOIN slipway.tasks t ON t.key = l.holder
+WHERE l.key = @lane AND t.kind IN (SELECT jsonb_array_elements_text(CAST(@kinds AS jsonb)));
 
 -- name: front
 -- The place before the first queued Task, where there is one; room says whether it is still behind the last one run.

@@ -46,7 +46,7 @@ WHERE t.key = @task;
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 ended AS (
     UPDATE slipway.tasks t SET state = @state, outcome = @outcome, reason = @reason, message = @message, ended_at = clock.at
-    FROM clock WHERE t.key = @task AND t.state = 'running' AND t.children > 0
+    FROM clock WHERE t.key = @task AND (t.state = 'running' AND t.children > 0) IS TRUE
     RETURNING t.key, t.parent, clock.at),
 told AS (
     INSERT INTO slipway.nudges (task)
@@ -60,4 +60,4 @@ noted AS (
 SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged;
 
 -- name: mark_overrun
-UPDATE slipway.tasks SET stop = 'run_deadline' WHERE key = @task AND state = 'running' AND children > 0 AND stop = '';
+UPDATE slipway.tasks SET stop = 'run_deadline' WHERE key = @task AND (state = 'running' AND children > 0) IS TRUE AND stop = '';

@@ -118,6 +118,12 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	params["search_path"] = "slipway"
 	params["statement_timeout"] = milliseconds(c.StatementTimeout)
 	params["lock_timeout"] = milliseconds(c.LockTimeout)
+	// Every statement here is meant for an index; a plan made while a table was small must not stay.
+	params["enable_seqscan"] = "off"
+	params["jit"] = "off"
+	// The statements are made for one plan each; planning them anew for every value costs more than running them.
+	// Lists ask for the opposite.
+	params["plan_cache_mode"] = "force_generic_plan"
 	params["idle_in_transaction_session_timeout"] = milliseconds(30 * time.Second)
 	return pc, nil
 }

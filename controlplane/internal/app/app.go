@@ -140,7 +140,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		Pods:       pods{p.cluster},
 		Kinds:      kinds.BuiltIn(),
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
-		Ready:   func(asked context.Context) error { return p.ready(asked, ctx) },
+		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, log: p.log}.check,
 		Metrics: p.counts.handler(), Observe: p.counts.request,
 		TrustedProxies: p.config.TrustedProxies, Version: p.version, Log: p.log,
 	})
@@ -150,16 +150,28 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 // renewed more often.
 const longestSilence = 90 * time.Second
 
-// ready says in plain words why this replica should get no requests.
-func (p plane) ready(ctx, life context.Context) error {
-	if life.Err() != nil {
+// readiness is what decides whether this replica should get requests.
+type readiness struct {
+	life     context.Context // done once the process is to end
+	database interface {
+		Ready(ctx context.Context) error
+	}
+	cluster interface {
+		SyncAge() (age time.Duration, ok bool)
+	}
+	log *slog.Logger
+}
+
+// check says in plain words why it should get none.
+func (r readiness) check(ctx context.Context) error {
+	if r.life.Err() != nil {
 		return errors.New("shutting down")
 	}
-	if err := p.store.Ready(ctx); err != nil {
-		p.log.Warn("the database is not ready", "error", err)
+	if err := r.database.Ready(ctx); err != nil {
+		r.log.Warn("the database is not ready", "error", err)
 		return errors.New("database: cannot be reached or written")
 	}
-	age, filled := p.cluster.SyncAge()
+	age, filled := r.cluster.SyncAge()
 	switch {
 	case !filled:
 		return errors.New("cluster: the first reading of Jobs and pods is not complete")

@@ -87,3 +87,36 @@ func TestAPartThatDoesNotEndIsNamed(t *testing.T) {
 		}
 	})
 }
+
+type standIn struct {
+	err    error
+	age    time.Duration
+	filled bool
+}
+
+func (s standIn) Ready(context.Context) error    { return s.err }
+func (s standIn) SyncAge() (time.Duration, bool) { return s.age, s.filled }
+
+func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
+	gone, end := context.WithCancel(t.Context())
+	end()
+	for _, tc := range []struct {
+		life context.Context
+		is   standIn
+		want string
+	}{
+		{t.Context(), standIn{filled: true, age: 40 * time.Second}, ""},
+		{gone, standIn{filled: true}, "shutting down"},
+		{t.Context(), standIn{filled: true, err: errors.New("password of user x is wrong")}, "database: cannot be reached or written"},
+		{t.Context(), standIn{}, "cluster: the first reading of Jobs and pods is not complete"},
+		{t.Context(), standIn{filled: true, age: 2 * time.Minute}, "cluster: not heard for 2m0s"},
+	} {
+		got := ""
+		if err := (readiness{life: tc.life, database: tc.is, cluster: tc.is, log: quiet}).check(t.Context()); err != nil {
+			got = err.Error()
+		}
+		if got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}

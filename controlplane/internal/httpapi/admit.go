@@ -25,17 +25,30 @@ type call struct {
 	identity auth.Identity // of a user or a pod
 	token    string        // a session key
 	body     any           // as parsed
+	task     string        // id, for the log
 }
 
 type callKey struct{}
 
 // plain leaves gin's context, which is used again after the request, for the request's own, and finds the call.
-func plain(ctx context.Context) (context.Context, call) {
+func plain(ctx context.Context) (context.Context, *call) {
 	if c, ok := ctx.(*gin.Context); ok {
 		ctx = c.Request.Context()
 	}
-	found, _ := ctx.Value(callKey{}).(call)
-	return ctx, found
+	if found, ok := ctx.Value(callKey{}).(*call); ok {
+		return ctx, found
+	}
+	return ctx, &call{}
+}
+
+// attempt is the id that a runner's body names.
+func (k *call) attempt() string {
+	if body, ok := k.body.(map[string]any); ok {
+		if id, ok := body["attempt"].(json.Number); ok {
+			return string(id)
+		}
+	}
+	return ""
 }
 
 const requestKey = "slipway.request"
@@ -73,9 +86,13 @@ func (s *server) account(c *gin.Context) {
 		level = slog.LevelInfo
 	}
 	_, known := plain(c)
+	if known.task == "" {
+		known.task = c.Param("id")
+	}
 	s.log.LogAttrs(c.Request.Context(), level, "request", slog.String("request", id), slog.String("method", c.Request.Method),
 		slog.String("route", route), slog.Int("status", status), slog.Duration("took", took),
-		slog.String("caller", known.identity.User), slog.String("peer", c.ClientIP()), slog.String("task", c.Param("id")))
+		slog.String("caller", known.identity.User), slog.String("peer", c.ClientIP()),
+		slog.String("task", known.task), slog.String("attempt", known.attempt()))
 }
 
 // recover answers a panic with 500 and keeps its text inside.
@@ -103,8 +120,8 @@ func (s *server) admit(c *gin.Context) {
 	if !ok {
 		return // a probe, or no route
 	}
-	known := call{}
-	err := s.identify(c.Request, g.route, &known)
+	known := &call{}
+	err := s.identify(c.Request, g.route, known)
 	if err == nil {
 		err = g.operation.checkParameters(c.Request, c.Param)
 	}

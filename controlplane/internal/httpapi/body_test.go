@@ -6,9 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -85,4 +87,35 @@ func TestAZipBombIsNotOpened(t *testing.T) {
 	if rest, err := io.ReadAll(w.Body); err != nil || len(rest) > 1000 {
 		t.Errorf("%d bytes, %v", len(rest), err)
 	}
+}
+
+// deadlines is an answer that notes until when it may be written.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.until = t
+	return nil
+}
+
+// hush is a log that is quiet for an hour and then ends.
+type hush struct{}
+
+func (hush) Read([]byte) (int, error) {
+	time.Sleep(time.Hour)
+	return 0, io.EOF
+}
+
+func (hush) Close() error { return nil }
+
+func TestALogThatWasQuietForLongStillEndsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		answer := logAnswer{ctx: t.Context(), going: t.Context(), log: LogStream{Body: hush{}}}
+		if err := answer.VisitGetLogsResponse(w); err != nil || w.Body.Len() > 0 || !w.until.After(time.Now()) {
+			t.Errorf("%v, %q, to be written until %v at %v", err, w.Body, w.until, time.Now())
+		}
+	})
 }

@@ -96,8 +96,9 @@ func (l logAnswer) VisitGetLogsResponse(w http.ResponseWriter) error {
 	}
 	// From here on the answer is out: an error can only end it.
 	if err := pass(w, control, l.log.Body); err != nil && l.ctx.Err() == nil {
-		_ = control.SetWriteDeadline(time.Now().Add(slowClient))
-		_, _ = io.WriteString(w, brokenLine)
+		if patient(control) == nil {
+			_, _ = io.WriteString(w, brokenLine) // a client that has left misses nothing
+		}
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func pass(w io.Writer, control *http.ResponseController, body io.Reader) error {
 	for {
 		n, err := body.Read(buffer)
 		if n > 0 {
-			if err := control.SetWriteDeadline(time.Now().Add(slowClient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			if err := patient(control); err != nil {
 				return err
 			}
 			if _, err := w.Write(buffer[:n]); err != nil {
@@ -122,10 +123,18 @@ func pass(w io.Writer, control *http.ResponseController, body io.Reader) error {
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return nil
+			return patient(control) // the end of the answer is written after this
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// patient gives the client its time to take the next piece, however long there was none.
+func patient(control *http.ResponseController) error {
+	if err := control.SetWriteDeadline(time.Now().Add(slowClient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("lift the write timeout: %w", err)
+	}
+	return nil
 }

@@ -231,6 +231,18 @@ func TestForgedAddressesAreNotBelieved(t *testing.T) {
 	}
 }
 
+func TestTheLogNamesRequestCallerTaskAndAttempt(t *testing.T) {
+	r := newRig(t)
+	r.send(request{method: "POST", path: "/v1/tasks", token: "admin", body: good, headers: []string{"X-Request-Id", "req-1"}})
+	r.fail = errForTest
+	r.send(runner("finish", `{"attempt":7,"fence":9,"pod_uid":"u","outcome":"failed"}`))
+	for _, want := range []string{"request=req-1", "caller=admin", "task=" + taskID, "attempt=7"} {
+		if !strings.Contains(r.logged.String(), want) {
+			t.Errorf("no %s in %s", want, r.logged)
+		}
+	}
+}
+
 func TestTokensNeverReachTheLog(t *testing.T) {
 	r := newRig(t)
 	r.fail = errForTest

@@ -38,6 +38,7 @@ func (s *server) StartAttempt(ctx context.Context, r StartAttemptRequestObject) 
 	if err != nil {
 		return nil, fmt.Errorf("start attempt: %w", err)
 	}
+	known.task = t.ID
 	key := auth.Session{Attempt: r.Body.Attempt, Fence: r.Body.Fence, PodUID: from.PodUID}.Key(s.sessionKey)
 	return StartAttempt200JSONResponse(api.StartAnswer{
 		TaskID: t.ID, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, AttemptNumber: int32(a.Number),
@@ -86,7 +87,7 @@ func (s *server) FinishAttempt(ctx context.Context, r FinishAttemptRequestObject
 	return FinishAttempt204Response{}, nil
 }
 
-func (s *server) inSession(known call, attempt, fence int64, podUID string) error {
+func (s *server) inSession(known *call, attempt, fence int64, podUID string) error {
 	return auth.Session{Attempt: attempt, Fence: fence, PodUID: podUID}.Check(s.sessionKey, known.token)
 }
 

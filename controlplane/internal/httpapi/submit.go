@@ -36,6 +36,7 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 		return nil, err
 	}
 	made := done[0]
+	known.task = made.Task.ID
 	here := "/v1/tasks/" + made.Task.ID
 	if made.Result == api.ResultCreated {
 		return SubmitTask201JSONResponse{

@@ -159,11 +159,13 @@ func refusePooler(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if err != nil {
 		return err
 	}
-	again, err := serverProcess(ctx, first)
-	if err != nil {
-		return err
+	if held == own {
+		return ErrPooler
 	}
-	if held == own || again != own {
+	const patience = 5 * time.Second // a pooler without a free server keeps us waiting here
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if again, err := serverProcess(ctx, first); err != nil || again != own {
 		return ErrPooler
 	}
 	return nil

@@ -21,7 +21,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: ## bring up a local Kubernetes with Slipway in it and run one task (MARK=text, CLUSTER=current IMAGE_REGISTRY=host/path)
-	@CGO_ENABLED=0 go run ./e2e/demo up
+	@CGO_ENABLED=0 go run ./e2e/demo
 
 down: ## remove everything that demo, test and cases started on this machine
 	@CGO_ENABLED=0 go run ./e2e/demo down
@@ -53,7 +53,7 @@ lint: ## golangci-lint, gofumpt, import table, generated files up to date
 	@.ci/lint
 
 generate: ## make the generated files anew
-	@go generate ./pkg/api/...
+	@go generate ./...
 
 fmt: ## format every Go file
 	@git ls-files '*.go' | grep -v '\.gen\.go$$' | xargs $(GOTOOL) gofumpt -w

@@ -123,6 +123,6 @@ func (l *lock) fail(r *task.Refusal, now time.Time) {
 	l.failures++
 	l.last = reason{waitFor(*r), r.Message}
 	if l.failures >= enough {
-		l.until = now.Add(max(doubled(l.failures-enough), r.RetryAfter))
+		l.until = now.Add(pause(l.failures-enough, *r))
 	}
 }

@@ -16,7 +16,8 @@ const (
 	recordTime    = 5 * time.Second // what a record gets after the end was asked for
 	firstBackoff  = time.Second
 	longestPause  = 30 * time.Second
-	closedAtOnce  = 5 // closed Jobs deleted to make room
+	quotaPause    = 5 * time.Second // the longest where a quota may get room at any time
+	closedAtOnce  = 5               // closed Jobs deleted to make room
 	reasonRefused = "refused"
 )
 
@@ -49,7 +50,7 @@ func (d *Dispatcher) launch(ctx context.Context, c Claim) {
 		d.refuse(ctx, c, *refusal)
 	default:
 		d.complain(ctx, fmt.Sprintf("launch attempt %d", c.Attempt.ID), err)
-		d.wait(ctx, c, task.WaitLaunch, err.Error(), d.backoff(c.Attempt.ID, 0))
+		d.wait(ctx, c, task.WaitLaunch, err.Error(), d.backoff(c.Attempt.ID, task.Refusal{}))
 	}
 }
 
@@ -102,7 +103,7 @@ func (d *Dispatcher) refuse(ctx context.Context, c Claim, r task.Refusal) {
 		d.finish(ctx, c, v)
 		return
 	}
-	d.wait(ctx, c, waitFor(r), r.Message, d.backoff(c.Attempt.ID, r.RetryAfter))
+	d.wait(ctx, c, waitFor(r), r.Message, d.backoff(c.Attempt.ID, r))
 }
 
 func waitFor(r task.Refusal) task.WaitReason {
@@ -130,12 +131,12 @@ func (d *Dispatcher) finish(ctx context.Context, c Claim, v task.Verdict) {
 }
 
 // backoff is how long an Attempt waits after its nth refusal in a row, at least as long as the server wishes.
-func (d *Dispatcher) backoff(attempt int64, wish time.Duration) time.Duration {
+func (d *Dispatcher) backoff(attempt int64, r task.Refusal) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.refused[attempt]
 	d.refused[attempt] = n + 1
-	return max(doubled(n), wish)
+	return pause(n, r)
 }
 
 func (d *Dispatcher) forget(attempt int64) {
@@ -144,8 +145,12 @@ func (d *Dispatcher) forget(attempt int64) {
 	delete(d.refused, attempt)
 }
 
-// doubled is the first back-off, doubled n times, up to the longest.
-func doubled(n int) time.Duration {
+// pause is the first back-off, doubled n times, up to the longest, and at least what the server wishes.
+func pause(n int, r task.Refusal) time.Duration {
 	const most = 6 // beyond it the longest is reached
-	return min(firstBackoff<<min(n, most), longestPause)
+	longest := longestPause
+	if r.Cause == task.RefusedQuota {
+		longest = quotaPause
+	}
+	return max(min(firstBackoff<<min(n, most), longest), r.RetryAfter)
 }

@@ -86,14 +86,35 @@ func missingNamespace(err error) bool {
 
 // forbidden completes the refusal of a 403 that names no cause.
 func (c *Client) forbidden(ctx context.Context, what asker, r *task.Refusal) {
-	if full, counts := c.quota(ctx, what); full {
-		r.Cause, r.JobCount = task.RefusedQuota, counts
-		return
+	full, tracked := c.quota(ctx, what)
+	switch {
+	case full, tracked && what.job != nil: // one that is not full now has got room since
+		r.Cause, r.JobCount = task.RefusedQuota, what.job != nil
+	case what.pod != nil:
+		r.Cause = c.compare(ctx, what.pod, tracked)
 	}
-	if what.pod != nil && c.tryPod(ctx, barePod(what.pod)) == nil {
-		// The namespace takes pods, and takes them from us: it is this one that it does not take.
-		r.Cause = task.RefusedInvalid
+}
+
+// compare tells a pod that is refused for what it is from one that is refused for the state of its namespace, by trying it
+// in turn with a pod beyond reproach. Twice, because a quota may come to have room, and lose it, between two calls: an
+// Attempt must not end by that. Where a quota tracks what the pod asks for, the other asks for the same.
+func (c *Client) compare(ctx context.Context, pod *corev1.Pod, tracked bool) task.RefusalCause {
+	bare := barePod(pod)
+	if tracked {
+		bare.Spec.Containers[0].Resources = pod.Spec.Containers[0].Resources
 	}
+	for range 2 {
+		if c.tryPod(ctx, bare) != nil {
+			return task.RefusedUnknown
+		}
+		switch err := c.tryPod(ctx, pod); {
+		case err == nil && tracked:
+			return task.RefusedQuota
+		case err == nil, !apierrors.IsForbidden(err):
+			return task.RefusedUnknown
+		}
+	}
+	return task.RefusedInvalid
 }
 
 // barePod is a pod beyond reproach in the place of p: the strictest security, the namespace's own service account, no
@@ -108,8 +129,8 @@ func barePod(p *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// quota reports whether a ResourceQuota of the namespace has no room for what was refused, and whether it counts Jobs.
-func (c *Client) quota(ctx context.Context, what asker) (full, countsJobs bool) {
+// quota reports whether a ResourceQuota of the namespace limits what was refused, and whether it has no room for it.
+func (c *Client) quota(ctx context.Context, what asker) (full, tracked bool) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	quotas, err := c.api.CoreV1().ResourceQuotas(what.namespace).List(ctx, metav1.ListOptions{})
@@ -122,13 +143,11 @@ func (c *Client) quota(ctx context.Context, what asker) (full, countsJobs bool) 
 			use, asked := uses[name]
 			used := q.Status.Used[name]
 			used.Add(use)
-			if asked && used.Cmp(hard) > 0 {
-				full = true
-				countsJobs = countsJobs || what.job != nil
-			}
+			tracked = tracked || asked
+			full = full || asked && used.Cmp(hard) > 0
 		}
 	}
-	return full, countsJobs
+	return full, tracked
 }
 
 // usage is what a Job or a pod would take of the resources that quotas name.

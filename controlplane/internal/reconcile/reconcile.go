@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -92,6 +93,7 @@ const (
 	troubleAgain  = 2 * time.Second         // after a call that was not answered
 	staleAgain    = 100 * time.Millisecond  // after a write that came too late
 	looksASecond  = 200                     // the pace of a resync of very many Attempts
+	leavesWithin  = 5 * time.Second         // how long what was closed may take to leave the cache
 	storeTime     = 10 * time.Second
 	evidenceLimit = 1024 // of each text in it
 )
@@ -103,14 +105,15 @@ type Reconciler struct {
 	ready chan struct{}
 
 	mu   sync.Mutex
-	mine map[int64]bool // claimed here and not closed yet
-	told map[int64]bool // to be read from the database even if the cache shows nothing
+	mine map[int64]bool      // claimed here and not closed yet
+	told map[int64]bool      // to be read from the database even if the cache shows nothing
+	done map[int64]time.Time // closed here just now: their objects are still leaving the cache
 }
 
 // New makes a Reconciler. It starts nothing: see Run.
 func New(cfg Config) *Reconciler {
 	defaults(&cfg)
-	r := &Reconciler{cfg: cfg, ready: make(chan struct{}), mine: map[int64]bool{}, told: map[int64]bool{}}
+	r := &Reconciler{cfg: cfg, ready: make(chan struct{}), mine: map[int64]bool{}, told: map[int64]bool{}, done: map[int64]time.Time{}}
 	r.keys = loop.NewKeyed(cfg.Workers, r.look)
 	return r
 }
@@ -177,6 +180,7 @@ func (r *Reconciler) Look(attempt int64) {
 func (r *Reconciler) Follow(attempt int64) {
 	r.mu.Lock()
 	r.mine[attempt] = true
+	delete(r.done, attempt)
 	r.mu.Unlock()
 	r.keys.AddAfter(attempt, firstLook)
 }
@@ -186,7 +190,6 @@ func (r *Reconciler) listen(ctx context.Context) error {
 	for {
 		select {
 		case attempt := <-r.cfg.Wakes:
-			r.tell(attempt)
 			r.Look(attempt)
 		case <-ctx.Done():
 			return nil
@@ -208,24 +211,35 @@ func (r *Reconciler) tell(attempt int64) {
 }
 
 // wanted reports whether the database has to be asked about an Attempt: it is ours, we were told to, or the cluster still
-// shows something of it. An Attempt of another replica that was closed a moment ago costs nothing here.
+// shows something of it. An Attempt that was closed a moment ago, here or by another replica, costs nothing.
 func (r *Reconciler) wanted(attempt int64) bool {
 	r.mu.Lock()
 	known := r.mine[attempt] || r.told[attempt]
+	leaving := time.Since(r.done[attempt]) < leavesWithin
 	delete(r.told, attempt)
 	r.mu.Unlock()
-	return known || r.cfg.Remains.Shows(attempt)
+	return known || !leaving && r.cfg.Remains.Shows(attempt)
 }
 
+// forget ends our interest in an Attempt.
 func (r *Reconciler) forget(attempt int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mine, attempt)
 	delete(r.told, attempt)
+	r.done[attempt] = time.Now()
+}
+
+// tidyUp forgets what was closed long enough ago.
+func (r *Reconciler) tidyUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.done, func(_ int64, at time.Time) bool { return time.Since(at) >= leavesWithin })
 }
 
 // resync looks at every open Attempt: what no event told is found here.
 func (r *Reconciler) resync(ctx context.Context) {
+	r.tidyUp()
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	open, err := r.cfg.Reader.OpenAttempts(ctx)

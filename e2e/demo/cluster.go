@@ -92,9 +92,10 @@ func (c *cluster) kubectlRun(ctx context.Context, input []byte, args ...string) 
 	return out.String(), nil
 }
 
+// verb finds the first word that is neither a flag nor the value of one.
 func verb(args []string) string {
 	for i, arg := range args {
-		if !strings.HasPrefix(arg, "-") && (i == 0 || args[i-1] != "--kubeconfig") {
+		if !strings.HasPrefix(arg, "-") && (i == 0 || args[i-1] != "--kubeconfig" && args[i-1] != "-n") {
 			return arg
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -185,36 +184,4 @@ kind: Deployment
 metadata: {name: %s, namespace: %s}
 spec: {template: {spec: {containers: [{name: controlplane, env: [{name: SLIPWAY_RUNNER_IMAGE, value: %q}]}]}}}
 `, product, system, ref)
-}
-
-// troubles says in one line what keeps the pods of a selector from being ready.
-func troubles(pods []corev1.Pod) string {
-	var found []string
-	for _, pod := range pods {
-		if why := trouble(pod); why != "" {
-			found = append(found, pod.Name+": "+why)
-		}
-	}
-	return strings.Join(found, "; ")
-}
-
-func trouble(pod corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return condition.Message
-		}
-	}
-	for _, states := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for _, state := range states {
-			switch {
-			case state.State.Waiting != nil && state.State.Waiting.Reason != "PodInitializing":
-				return strings.TrimSpace(state.Name + " waits: " + state.State.Waiting.Reason + " " + state.State.Waiting.Message)
-			case state.State.Terminated != nil && state.State.Terminated.ExitCode != 0:
-				return fmt.Sprintf("%s exited with %d", state.Name, state.State.Terminated.ExitCode)
-			case state.State.Running != nil && !state.Ready && state.Started != nil:
-				return state.Name + " is not ready yet"
-			}
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -14,7 +15,9 @@ import (
 const (
 	readyWithin  = 5 * time.Minute
 	lookEvery    = 250 * time.Millisecond
-	explainEvery = 30 * time.Second
+	explainEvery = 30 * time.Second // where nothing changes
+	quietFor     = 5 * time.Second  // between two lines
+	imageWithin  = 15 * time.Second // for a missing image to turn up
 )
 
 // part is one workload of the installation.
@@ -63,21 +66,27 @@ func ready(ctx context.Context, c *cluster, log *progress) error {
 }
 
 func (p part) wait(ctx context.Context, c *cluster, log *progress) error {
-	var said string
-	saidAt := time.Now()
+	said, saidAt := "", time.Now()
+	var without time.Time // since when an image is missing
 	for {
 		now, want, err := p.state(ctx, c)
 		if err == nil && want > 0 && now >= want {
 			log.say("%s: %d of %d ready", p.title, now, want)
 			return nil
 		}
-		line := fmt.Sprintf("%d of %d ready", now, want)
+		pods, line := p.look(ctx, c, fmt.Sprintf("%d of %d ready", now, want))
 		if err != nil {
 			line = err.Error()
-		} else if why := p.why(ctx, c); why != "" {
-			line += "; " + why
 		}
-		if line != said && time.Since(saidAt) > 2*time.Second || time.Since(saidAt) > explainEvery {
+		switch {
+		case !noImage(pods):
+			without = time.Time{}
+		case without.IsZero():
+			without = time.Now()
+		case time.Since(without) > imageWithin:
+			return fmt.Errorf("wait for %s: %s\n%s", p.title, line, imageHint)
+		}
+		if quiet := time.Since(saidAt); line != said && quiet > quietFor || quiet > explainEvery {
 			said, saidAt = line, time.Now()
 			log.say("%s: %s", p.title, line)
 		}
@@ -87,12 +96,16 @@ func (p part) wait(ctx context.Context, c *cluster, log *progress) error {
 	}
 }
 
-func (p part) why(ctx context.Context, c *cluster) string {
+// look adds to a line what the part's pods suffer from.
+func (p part) look(ctx context.Context, c *cluster, line string) ([]corev1.Pod, string) {
 	pods, err := c.api.CoreV1().Pods(system).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + p.app})
 	if err != nil {
-		return err.Error()
+		return nil, line + "; " + err.Error()
 	}
-	return troubles(pods.Items)
+	if why := troubles(pods.Items); why != "" {
+		line += "; " + why
+	}
+	return pods.Items, line
 }
 
 // tooLate ends the waiting with what the part itself says.

@@ -123,7 +123,7 @@ func follow(ctx context.Context, slipway *client.ClientWithResponses, id string,
 			t := answer.JSON200
 			line := string(t.Phase)
 			if t.Waiting != nil {
-				line += fmt.Sprintf(" (%s %s)", t.Waiting.Reason, t.Waiting.Note)
+				line += " for " + strings.TrimSpace(t.Waiting.Reason+" "+t.Waiting.Note)
 			}
 			if line != said {
 				said = line

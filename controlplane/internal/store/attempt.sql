@@ -9,7 +9,7 @@ WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL) IS TRUE;
 
 -- name: waiting
 UPDATE slipway.attempts SET wait = @wait, wait_note = @note, wait_until = slipway.stamp() + @again * interval '1 second'
-WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL AND state = 'leased') IS TRUE;
+WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL AND state IN ('leased', 'launched')) IS TRUE;
 
 -- name: start
 -- The first pod wins, also before the launch was recorded; an Attempt that was asked to stop starts nothing.

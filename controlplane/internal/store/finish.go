@@ -115,8 +115,8 @@ func (f *finish) run(tx *gorm.DB) error {
 
 // unlessReported refuses a verdict that was made without a report that stands there now.
 func (f *finish) unlessReported(a decideRow) error {
-	if len(a.AReport) == 0 || a.AStop != "" {
-		return nil
+	if len(a.AReport) == 0 || a.AStop != "" || f.verdict.Heard {
+		return nil // a verdict may differ from the report that it was made with: told to stop, and the pod says by whom
 	}
 	var said task.Report
 	if err := json.Unmarshal(a.AReport, &said); err != nil {

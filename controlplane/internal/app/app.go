@@ -54,7 +54,8 @@ func Version(version string) api.Version {
 
 // Migrate brings the database to the schema of this binary.
 func Migrate(ctx context.Context, c MigrateConfig, log *slog.Logger) error {
-	if err := store.Migrate(ctx, c.DatabaseURL, log); err != nil {
+	err := awaitDatabase(ctx, c.StartWait, log, func(ctx context.Context) error { return store.Migrate(ctx, c.DatabaseURL, log) })
+	if err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return nil
@@ -100,20 +101,32 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	}}.run(ctx)
 }
 
-// openStore waits a while for a database that does not answer. What waiting cannot mend is told at once.
-func openStore(ctx context.Context, c Config, log *slog.Logger) (*store.Store, error) {
-	wait, cancel := context.WithTimeout(ctx, c.StartWait)
-	defer cancel()
-	for {
-		db, err := store.Open(wait, store.Config{URL: c.DatabaseURL, MaxConns: c.DatabaseConns, Replica: c.Replica})
+// openStore opens the store of a serving control plane.
+func openStore(ctx context.Context, c Config, log *slog.Logger) (db *store.Store, err error) {
+	err = awaitDatabase(ctx, c.StartWait, log, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, c.StartWait)
+		defer cancel()
+		db, err = store.Open(ctx, store.Config{URL: c.DatabaseURL, MaxConns: c.DatabaseConns, Replica: c.Replica})
+		return err
+	})
+	return db, err
+}
+
+// awaitDatabase tries until the database answers, for as long as patience. What waiting cannot mend is told at once.
+func awaitDatabase(ctx context.Context, patience time.Duration, log *slog.Logger, try func(context.Context) error) error {
+	for began := time.Now(); ; {
+		err := try(ctx)
 		if err == nil || !errors.Is(err, store.ErrUnavailable) {
-			return db, err
+			return err
+		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("wait for the database for %v: %w", patience, err)
 		}
 		log.Warn("waiting for the database", "error", err)
 		select {
 		case <-time.After(time.Second):
-		case <-wait.Done():
-			return nil, fmt.Errorf("wait for the database: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the database: %w", err)
 		}
 	}
 }

@@ -88,8 +88,9 @@ func firstOfEach(wrong []error) []error {
 
 // MigrateConfig is the part of Config that a migration needs.
 type MigrateConfig struct {
-	DatabaseURL string `env:"DATABASE_URL,required,notEmpty"`
-	LogLevel    string `env:"LOG_LEVEL" envDefault:"info"`
+	DatabaseURL string        `env:"DATABASE_URL,required,notEmpty"`
+	LogLevel    string        `env:"LOG_LEVEL" envDefault:"info"`
+	StartWait   time.Duration `env:"START_WAIT" envDefault:"1m"`
 }
 
 // ReadMigrateConfig reads what a migration needs.

@@ -116,57 +116,28 @@ func (b *rig) flood(ctx context.Context, workers int, d time.Duration, work func
 // pickup measures from commit to claimed, at 50 submits/s, by the wake-up that a dispatcher uses.
 func pickup(ctx context.Context, b *rig) error {
 	const rate, seconds = 50, 4
-	var mu sync.Mutex
-	committed := map[string]time.Time{}
-	var samples []time.Duration
-	var pending []store.Claimed
-	done := make(chan error, 1)
+	if err := b.warm(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		done <- func() error {
-			for {
-				select {
-				case <-b.QueueWakes():
-				case <-ctx.Done():
-					return nil
-				}
-				got, err := b.Claim(ctx, queue, 20)
-				if err != nil {
-					if ctx.Err() != nil {
-						return nil
-					}
-					return err
-				}
-				at := time.Now()
-				mu.Lock()
-				for _, c := range got.Claims {
-					committed[c.Task.ID+" claimed"] = at
-				}
-				pending = append(pending, got.Claims...)
-				mu.Unlock()
-			}
-		}()
-	}()
+	p := &pickups{rig: b, claimed: map[string]time.Time{}}
+	done := make(chan error, 1)
+	go func() { done <- p.dispatch(ctx) }()
 	tick := time.NewTicker(time.Second / rate)
 	defer tick.Stop()
-	var ids []string
+	committed := map[string]time.Time{}
 	for n := range rate * seconds {
 		<-tick.C
-		out, err := b.Enqueue(ctx, store.Batch{Caller: "bench", Items: []store.Item{item(fmt.Sprint("volume:ns/", n), "ns")}})
+		it := item(fmt.Sprint("volume:ns/", n), "ns")
+		it.Task.Queue = pickupQueue
+		out, err := b.Enqueue(ctx, store.Batch{Caller: "bench", Items: []store.Item{it}})
 		if err != nil {
 			return err
 		}
-		mu.Lock()
 		committed[out[0].Task.ID] = time.Now()
-		ids = append(ids, out[0].Task.ID)
-		ended := pending
-		pending = nil
-		mu.Unlock()
-		for _, c := range ended {
-			if _, err := b.Finish(ctx, c.Attempt.ID, c.Attempt.Fence, success, store.Ending{}); err != nil {
-				return err
-			}
+		if err := p.finish(ctx); err != nil {
+			return err
 		}
 	}
 	time.Sleep(100 * time.Millisecond) // the last one's way
@@ -174,180 +145,69 @@ func pickup(ctx context.Context, b *rig) error {
 	if err := <-done; err != nil {
 		return err
 	}
-	missed := 0
-	for _, id := range ids {
-		at, ok := committed[id+" claimed"]
-		if !ok {
-			missed++
-			continue
+	var samples []time.Duration
+	for id, at := range committed {
+		if claimed, ok := p.claimed[id]; ok {
+			samples = append(samples, max(0, claimed.Sub(at)))
 		}
-		samples = append(samples, max(0, at.Sub(committed[id])))
 	}
 	b.add("pickup at 50/s, p50", "ms", 0, report.Quantile(samples, .5))
 	b.add("pickup at 50/s, p95", "ms", 10, report.Quantile(samples, .95))
-	b.add("pickup, never woken", "tasks", 0, float64(missed))
+	b.add("pickup, never woken", "tasks", 0, float64(len(committed)-len(samples)))
 	return b.report.Samples("pickup", b.round, samples)
 }
 
-var success = task.Verdict{Outcome: task.OutcomeSucceeded, Spends: task.SpendsRetry, Started: true, Rule: "1 report"}
+const pickupQueue = "volume"
 
-// cycles measures claim and finish over a number of lanes, at batches of 20 and one at a time.
-func cycles(lanes int) func(ctx context.Context, b *rig) error {
-	return func(ctx context.Context, b *rig) error {
-		per := max(4, 6000/lanes)
-		if err := b.fill(ctx, lanes, per); err != nil {
+// pickups is a dispatcher that notes when it got what.
+type pickups struct {
+	*rig
+	mu      sync.Mutex
+	claimed map[string]time.Time
+	pending []store.Claimed
+}
+
+func (p *pickups) dispatch(ctx context.Context) error {
+	for {
+		select {
+		case q := <-p.QueueWakes():
+			if q != pickupQueue {
+				continue
+			}
+		case <-ctx.Done():
+			return nil
+		}
+		got, err := p.Claim(ctx, pickupQueue, 20)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		for _, batch := range []int{20, 1} {
-			if err := b.cycle(ctx, fmt.Sprintf("%d lanes, batch %d", lanes, batch), batch, budgetOf(lanes, batch)); err != nil {
-				return err
-			}
+		p.mu.Lock()
+		for _, c := range got.Claims {
+			p.claimed[c.Task.ID] = time.Now()
 		}
-		return nil
+		p.pending = append(p.pending, got.Claims...)
+		p.mu.Unlock()
 	}
 }
 
-// budgetOf is that of DESIGN 13: batches of 20 over 50 to 1,000 lanes. Few lanes are bound by one commit a turn.
-func budgetOf(lanes, batch int) float64 {
-	if batch == 20 && lanes >= 50 {
-		return 1000
-	}
-	return 0
-}
-
-func (b *rig) fill(ctx context.Context, lanes, per int) error {
-	const size = 500
-	var items []store.Item
-	for n := range lanes * per {
-		lane := n % lanes
-		items = append(items, item(fmt.Sprintf("volume:ns-%d/%d", lane%10, lane), fmt.Sprint("ns-", lane%10)))
-		if len(items) == size || n == lanes*per-1 {
-			if _, err := b.Enqueue(ctx, store.Batch{Caller: "bench", Items: items}); err != nil {
-				return err
-			}
-			items = nil
+// finish ends what was picked up, so that the caps never fill.
+func (p *pickups) finish(ctx context.Context) error {
+	p.mu.Lock()
+	ended := p.pending
+	p.pending = nil
+	p.mu.Unlock()
+	for _, c := range ended {
+		if _, err := p.Finish(ctx, c.Attempt.ID, c.Attempt.Fence, success, store.Ending{}); err != nil {
+			return err
 		}
 	}
-	return statement(ctx, b.url, "ANALYZE")
+	return nil
 }
 
-// pace is how a cycle runs.
-type pace struct {
-	batch   int
-	workers int
-	d       time.Duration
-	every   time.Duration // between two claims of a dispatcher; 0: as fast as it goes
-}
-
-// cycle measures claim and finish for a while: two dispatchers and 8 finishers at full speed.
-func (b *rig) cycle(ctx context.Context, name string, batch int, budget float64) error {
-	warm, full := pace{batch: batch, workers: 16, d: 600 * time.Millisecond}, pace{batch: batch, workers: 8, d: 2 * time.Second}
-	if _, _, err := b.turn(ctx, warm); err != nil {
-		return err
-	}
-	n, claims, err := b.turn(ctx, full)
-	if err != nil {
-		return err
-	}
-	b.atLeast("claim + finish, "+name, "/s", budget, n)
-	b.add("claim at full speed, "+name+", p50", "ms", 0, report.Quantile(claims, .5))
-	return b.report.Samples("claim "+name, b.round, claims)
-}
-
-// turn runs claim and finish at a pace; it gives cycles a second and how long claims took that found something.
-func (b *rig) turn(ctx context.Context, p pace) (float64, []time.Duration, error) {
-	const dispatchers = 2
-	work := make(chan store.Claimed, 300)
-	ctx, cancel := context.WithTimeout(ctx, p.d)
-	defer cancel()
-	var finishers, claimers sync.WaitGroup
-	var ended atomic.Int64
-	var mu sync.Mutex
-	var claims []time.Duration
-	var first error
-	fail := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if first == nil {
-			first = err
-			cancel()
-		}
-	}
-	began := time.Now()
-	for range p.workers {
-		finishers.Go(func() {
-			for c := range work {
-				if _, err := b.Finish(context.WithoutCancel(ctx), c.Attempt.ID, c.Attempt.Fence, success, store.Ending{}); err != nil {
-					fail(err)
-					continue
-				}
-				if ctx.Err() == nil {
-					ended.Add(1)
-				}
-			}
-		})
-	}
-	for range dispatchers {
-		claimers.Go(func() {
-			for ctx.Err() == nil {
-				start := time.Now()
-				got, err := b.Claim(context.WithoutCancel(ctx), queue, p.batch)
-				if err != nil {
-					fail(err)
-					return
-				}
-				took := time.Since(start)
-				for _, c := range got.Claims {
-					work <- c
-				}
-				if len(got.Claims) == 0 {
-					time.Sleep(500 * time.Microsecond) // every lane is at work
-					continue
-				}
-				mu.Lock()
-				claims = append(claims, took)
-				mu.Unlock()
-				time.Sleep(p.every)
-			}
-		})
-	}
-	claimers.Wait()
-	took := time.Since(began).Seconds()
-	close(work)
-	finishers.Wait()
-	return float64(ended.Load()) / took, claims, first
-}
-
-// behind measures the same while 100,000 Tasks wait in one lane.
-func behind(ctx context.Context, b *rig) error {
-	const busy = 100_000
-	// Many lanes' worth of rows, made by the database in one go: what is measured is the claim, not the filling.
-	seed, err := b.Enqueue(ctx, store.Batch{Caller: "bench", Items: []store.Item{item("volume:busy/1", "busy")}})
-	if err != nil {
-		return err
-	}
-	more := fmt.Sprintf(`INSERT INTO slipway.tasks (id, seq, lane, queue, namespace, kind, name, mode, class, executor, params, spec, state, run_at,
-			eligible_at, rank, created_by, created_at)
-		SELECT gen_random_uuid(), nextval('slipway.task_seq'), lane, queue, namespace, kind, name, mode, class, executor, params, spec, state,
-			run_at, eligible_at, rank, created_by, created_at FROM slipway.tasks, generate_series(1, %d) WHERE id = '%s'`, busy, seed[0].Task.ID)
-	if err := statement(ctx, b.url, more); err != nil {
-		return err
-	}
-	if err := b.fill(ctx, 50, 100); err != nil {
-		return err
-	}
-	if err := b.cycle(ctx, "behind 100,000 queued in one lane, batch 20", 20, 0); err != nil {
-		return err
-	}
-	// At a pace below saturation: what a claim itself takes, not how long it waits for a processor.
-	_, claims, err := b.turn(ctx, pace{batch: 20, workers: 4, d: 4 * time.Second, every: 100 * time.Millisecond})
-	if err != nil {
-		return err
-	}
-	b.add("claim of up to 20, behind 100,000, 20 claims/s, p50", "ms", 0, report.Quantile(claims, .5))
-	b.add("claim of up to 20, behind 100,000, 20 claims/s, p99", "ms", 10, report.Quantile(claims, .99))
-	return b.report.Samples("claim calm", b.round, claims)
-}
+var success = task.Verdict{Outcome: task.OutcomeSucceeded, Spends: task.SpendsRetry, Started: true, Rule: "1 report"}
 
 // machine measures what this machine gives a plain program at this moment: single-row commits, 16 clients.
 func machine(ctx context.Context, b *rig) error {

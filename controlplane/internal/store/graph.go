@@ -111,8 +111,16 @@ func checkItem(item Item, b Batch, pointer string) FieldErrors {
 		say("/labels", fmt.Sprintf("has more than %d entries", maxLabels))
 	}
 	for k, v := range t.Labels {
+		if len(k)+len(v) > maxLabel {
+			say("/labels", fmt.Sprintf("has one longer than %d bytes", maxLabel))
+		}
 		if !utf8.ValidString(k+v) || strings.ContainsRune(k+v, 0) || strings.Contains(k, "=") {
 			say("/labels", "holds what cannot be stored")
+		}
+	}
+	for field, text := range map[string]string{"/lane": t.Lane, "/kind": t.Kind, "/namespace": t.Namespace, "/idempotency_key": item.Key} {
+		if len(text) > maxKey {
+			say(field, fmt.Sprintf("is longer than %d bytes", maxKey))
 		}
 	}
 	if len(t.Params) > 0 {

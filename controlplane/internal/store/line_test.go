@@ -12,49 +12,7 @@ import (
 func TestOneTaskGoesTheWholeLine(t *testing.T) {
 	d := newDatabase(t).running()
 	ctx := t.Context()
-	made := d.one(item("volume:ns/a"))
-	if made.State != task.Queued || made.Seq == 0 || made.CreatedAt.IsZero() {
-		t.Fatalf("created %+v", made)
-	}
-	c := d.claimOne()
-	if c.Task.ID != made.ID || c.Attempt.Number != 1 || c.Attempt.Fence == 0 || c.Task.State != task.Running {
-		t.Fatalf("claimed %+v", c)
-	}
-	if err := d.MarkLaunched(ctx, c.Attempt.ID, c.Attempt.Fence, "job-1", "uid-1"); err != nil {
-		t.Fatal(err)
-	}
-	start := store.StartRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod-1", PodName: "p", Node: "n"}
-	if _, a, err := d.Start(ctx, start); err != nil || a.State != task.Started || a.JobUID != "uid-1" {
-		t.Fatalf("start: %+v, %v", a, err)
-	}
-	if _, _, err := d.Start(ctx, start); err != nil {
-		t.Fatalf("the same pod asks again: %v", err)
-	}
-	other := start
-	other.PodUID = "pod-2"
-	if _, _, err := d.Start(ctx, other); !errors.Is(err, store.ErrOtherPod) {
-		t.Fatalf("another pod: %v", err)
-	}
-	beat, err := d.Beat(ctx, store.BeatRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod-1", Progress: json.RawMessage(`{"done":1,"total":2}`)})
-	if err != nil || beat.Cancel || beat.Left <= 0 {
-		t.Fatalf("beat: %+v, %v", beat, err)
-	}
-	if _, v := d.get(made.ID); v.Phase != task.Working || string(v.Progress) != `{"done": 1, "total": 2}` {
-		t.Fatalf("view %+v", v)
-	}
-	report := store.ReportRequest{
-		Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod-1", Tail: []byte("last line\n"),
-		Report: task.Report{Outcome: task.OutcomeSucceeded, Result: json.RawMessage(`{"n":7}`)},
-	}
-	for range 2 {
-		if err := d.Report(ctx, report); err != nil {
-			t.Fatal(err)
-		}
-	}
-	read, a, now, err := d.OpenAttempt(ctx, c.Attempt.ID)
-	if err != nil || a.Report == nil || a.Beat.IsZero() || now.IsZero() || read.ID != made.ID {
-		t.Fatalf("open attempt: %+v %v", a, err)
-	}
+	made, c, report := d.reported()
 	r := d.finish(c, success)
 	if r.Task.State != task.Succeeded || string(r.Task.Result) != `{"n": 7}` {
 		t.Fatalf("finished %+v", r.Task)
@@ -91,6 +49,57 @@ func TestOneTaskGoesTheWholeLine(t *testing.T) {
 	if err != nil || len(rest) != 1 {
 		t.Fatalf("events after %s: %v, %v", events[2].Position, rest, err)
 	}
+}
+
+// reported takes a Task up to the report of its runner, with what each step promises.
+func (d database) reported() (made task.Task, c store.Claimed, report store.ReportRequest) {
+	t := d.t
+	t.Helper()
+	ctx := t.Context()
+	made = d.one(item("volume:ns/a"))
+	if made.State != task.Queued || made.Seq == 0 || made.CreatedAt.IsZero() {
+		t.Fatalf("created %+v", made)
+	}
+	c = d.claimOne()
+	if c.Task.ID != made.ID || c.Attempt.Number != 1 || c.Attempt.Fence == 0 || c.Task.State != task.Running {
+		t.Fatalf("claimed %+v", c)
+	}
+	if err := d.MarkLaunched(ctx, c.Attempt.ID, c.Attempt.Fence, "job-1", "uid-1"); err != nil {
+		t.Fatal(err)
+	}
+	start := store.StartRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod-1", PodName: "p", Node: "n"}
+	if _, a, err := d.Start(ctx, start); err != nil || a.State != task.Started || a.JobUID != "uid-1" {
+		t.Fatalf("start: %+v, %v", a, err)
+	}
+	if _, _, err := d.Start(ctx, start); err != nil {
+		t.Fatalf("the same pod asks again: %v", err)
+	}
+	other := start
+	other.PodUID = "pod-2"
+	if _, _, err := d.Start(ctx, other); !errors.Is(err, store.ErrOtherPod) {
+		t.Fatalf("another pod: %v", err)
+	}
+	beat, err := d.Beat(ctx, store.BeatRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod-1", Progress: json.RawMessage(`{"done":1,"total":2}`)})
+	if err != nil || beat.Cancel || beat.Left <= 0 {
+		t.Fatalf("beat: %+v, %v", beat, err)
+	}
+	if _, v := d.get(made.ID); v.Phase != task.Working || string(v.Progress) != `{"done": 1, "total": 2}` {
+		t.Fatalf("view %+v", v)
+	}
+	report = store.ReportRequest{
+		Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod-1", Tail: []byte("last line\n"),
+		Report: task.Report{Outcome: task.OutcomeSucceeded, Result: json.RawMessage(`{"n":7}`)},
+	}
+	for range 2 {
+		if err := d.Report(ctx, report); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, a, now, err := d.OpenAttempt(ctx, c.Attempt.ID)
+	if err != nil || a.Report == nil || a.Beat.IsZero() || now.IsZero() || read.ID != made.ID {
+		t.Fatalf("open attempt: %+v %v", a, err)
+	}
+	return made, c, report
 }
 
 func TestFinishIsIdempotentAndAStaleFenceChangesNothing(t *testing.T) {

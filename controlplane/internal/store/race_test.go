@@ -308,18 +308,7 @@ func (r *race) items(rnd *rand.Rand) []store.Item {
 		it.OnConflict = task.ConflictReject
 		return []store.Item{it}
 	case 5:
-		it := branch("branch.resize")
-		for range 1 + rnd.IntN(4) {
-			it.Children = append(it.Children, strict())
-		}
-		last := item("")
-		last.Task.Kind, last.RunIf = "branch.observe", store.AllFinished
-		for i := range it.Children {
-			it.Children[i].Task.ID = uuid.NewString()
-			last.After = append(last.After, it.Children[i].Task.ID)
-		}
-		it.Children = append(it.Children, last)
-		return []store.Item{it}
+		return []store.Item{family(rnd, branch("branch.resize"), strict)}
 	case 6:
 		it := strict()
 		if id, ok := r.pick(rnd); ok {
@@ -336,6 +325,20 @@ func (r *race) items(rnd *rand.Rand) []store.Item {
 		return []store.Item{it, it, it}
 	}
 	return []store.Item{strict()}
+}
+
+// family makes a composite Task: children, and a last one that runs after all of them.
+func family(rnd *rand.Rand, parent store.Item, child func() store.Item) store.Item {
+	last := item("")
+	last.Task.Kind, last.RunIf = "branch.observe", store.AllFinished
+	for range 1 + rnd.IntN(4) {
+		c := child()
+		c.Task.ID = uuid.NewString()
+		last.After = append(last.After, c.Task.ID)
+		parent.Children = append(parent.Children, c)
+	}
+	parent.Children = append(parent.Children, last)
+	return parent
 }
 
 func (r *race) cancelLoop(ctx context.Context, s *store.Store) {

@@ -20,6 +20,8 @@ const (
 	maxDepth    = 200 // of nested JSON
 	maxDigits   = 300 // of a JSON number, and of its exponent's value
 	maxLabels   = 16
+	maxLabel    = 512 // key and value together
+	maxKey      = 512 // what an index holds: lanes, kinds, idempotency keys
 	maxName     = 200 // characters
 )
 

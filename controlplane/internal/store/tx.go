@@ -62,7 +62,7 @@ func (s *Store) once(ctx context.Context, fn func(tx *gorm.DB) error) (err error
 	}
 	done = true
 	if err := tx.Commit().Error; err != nil {
-		if unreachable(err) && sqlState(err) == "" || ctx.Err() != nil {
+		if unreachable(err) || ctx.Err() != nil { // also a connection that was ended: after the commit, before its answer
 			return fmt.Errorf("%w: %w", errCommitUnknown, err)
 		}
 		return fmt.Errorf("commit: %w", err)

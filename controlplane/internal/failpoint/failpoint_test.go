@@ -1,0 +1,7 @@
+package failpoint
+
+import "testing"
+
+func TestAMarkWithoutAPlanDoesNothing(*testing.T) {
+	Hit("nowhere")
+}

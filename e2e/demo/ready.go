@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,32 +25,38 @@ const (
 type part struct {
 	title string
 	app   string // label app.kubernetes.io/name
-	state func(ctx context.Context, c *cluster) (ready, want int32, err error)
+	state func(ctx context.Context, c *cluster) (standing, error)
+}
+
+// standing is how far a workload has come.
+type standing struct {
+	ready, want int32
+	image       string // that its pods are to run; a pod with another is on its way out
 }
 
 var parts = []part{
-	{"PostgreSQL", "slipway-postgres", func(ctx context.Context, c *cluster) (int32, int32, error) {
+	{"PostgreSQL", "slipway-postgres", func(ctx context.Context, c *cluster) (standing, error) {
 		set, err := c.api.AppsV1().StatefulSets(system).Get(ctx, "slipway-postgres", metav1.GetOptions{})
 		if err != nil {
-			return 0, 0, err
+			return standing{}, err
 		}
 		ready := min(set.Status.ReadyReplicas, set.Status.UpdatedReplicas)
 		if set.Status.ObservedGeneration < set.Generation {
 			ready = 0
 		}
-		return ready, *set.Spec.Replicas, nil
+		return standing{ready, *set.Spec.Replicas, set.Spec.Template.Spec.Containers[0].Image}, nil
 	}},
-	{"control plane", "slipway", func(ctx context.Context, c *cluster) (int32, int32, error) {
+	{"control plane", "slipway", func(ctx context.Context, c *cluster) (standing, error) {
 		d, err := c.api.AppsV1().Deployments(system).Get(ctx, "slipway", metav1.GetOptions{})
 		if err != nil {
-			return 0, 0, err
+			return standing{}, err
 		}
 		// A replica of the version before must be gone too.
 		ready := min(d.Status.UpdatedReplicas, d.Status.AvailableReplicas)
 		if d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > d.Status.UpdatedReplicas {
 			ready = 0
 		}
-		return ready, *d.Spec.Replicas, nil
+		return standing{ready, *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image}, nil
 	}},
 }
 
@@ -69,12 +76,12 @@ func (p part) wait(ctx context.Context, c *cluster, log *progress) error {
 	said, saidAt := "", time.Now()
 	var without time.Time // since when an image is missing
 	for {
-		now, want, err := p.state(ctx, c)
-		if err == nil && want > 0 && now >= want {
-			log.say("%s: %d of %d ready", p.title, now, want)
+		now, err := p.state(ctx, c)
+		if err == nil && now.want > 0 && now.ready >= now.want {
+			log.say("%s: %d of %d ready", p.title, now.ready, now.want)
 			return nil
 		}
-		pods, line := p.look(ctx, c, fmt.Sprintf("%d of %d ready", now, want))
+		pods, line := p.look(ctx, c, now)
 		if err != nil {
 			line = err.Error()
 		}
@@ -96,16 +103,20 @@ func (p part) wait(ctx context.Context, c *cluster, log *progress) error {
 	}
 }
 
-// look adds to a line what the part's pods suffer from.
-func (p part) look(ctx context.Context, c *cluster, line string) ([]corev1.Pod, string) {
-	pods, err := c.api.CoreV1().Pods(system).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + p.app})
+// look gives the pods that are to stay and a line with what they suffer from.
+func (p part) look(ctx context.Context, c *cluster, now standing) ([]corev1.Pod, string) {
+	line := fmt.Sprintf("%d of %d ready", now.ready, now.want)
+	list, err := c.api.CoreV1().Pods(system).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + p.app})
 	if err != nil {
 		return nil, line + "; " + err.Error()
 	}
-	if why := troubles(pods.Items); why != "" {
+	pods := slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
+		return pod.DeletionTimestamp != nil || pod.Spec.Containers[0].Image != now.image
+	})
+	if why := troubles(pods); why != "" {
 		line += "; " + why
 	}
-	return pods.Items, line
+	return pods, line
 }
 
 // tooLate ends the waiting with what the part itself says.

@@ -59,7 +59,7 @@ func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 		return Decision{Action: ActWait, Why: "judged", Again: lookAgain}
 	}
 	if over, why := Over(t.Spec, a, s, now); over {
-		return Decision{Action: ActFinish, Verdict: Judge(t, a, s), Why: why}
+		return Decision{Action: ActFinish, Verdict: Judge(a, s), Why: why}
 	}
 	switch {
 	case a.Stop != StopNone:

@@ -2,9 +2,9 @@ package task
 
 import "strings"
 
-// Judge says how the Attempt a of t ended. It is total; the first rule that matches wins. The Job's word and a bare
+// Judge says how the Attempt a ended. It is total; the first rule that matches wins. The Job's word and a bare
 // exit code come last: an evicted pod that exits 0 on SIGTERM makes its Job Complete.
-func Judge(t Task, a Attempt, s Seen) Verdict {
+func Judge(a Attempt, s Seen) Verdict {
 	v := blame(judge(a, s), deciding(a, s))
 	v.Started, v.Heard = a.started(), a.Report != nil
 	v.Spends = spends(v)

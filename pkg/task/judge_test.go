@@ -104,7 +104,7 @@ func TestJudge(t *testing.T) {
 		{"fenced while it runs", started(), live(alive(), runningPod()), OutcomeLost, ReasonNoReport, SpendsLost, "10"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := Judge(someTask(), c.a, c.s)
+			v := Judge(c.a, c.s)
 			if v.Outcome != c.want || v.Reason != c.reason || v.Spends != c.spends || !strings.HasPrefix(v.Rule, c.rule) {
 				t.Fatalf("got %s/%s, spends %q, by rule %q; want %s/%s, %q, %q", v.Outcome, v.Reason, v.Spends, v.Rule, c.want, c.reason, c.spends, c.rule)
 			}
@@ -128,11 +128,11 @@ func TestAStartedHandlerIsKnownAsStarted(t *testing.T) {
 	for name, a := range map[string]Attempt{
 		"by state": {State: Started}, "by pod": {State: Launched, PodUID: "x"}, "by time": {State: Launched, StartedAt: t0},
 	} {
-		if v := Judge(someTask(), a, live(nil)); !v.Started {
+		if v := Judge(a, live(nil)); !v.Started {
 			t.Errorf("%s: not known as started", name)
 		}
 	}
-	if v := Judge(someTask(), launched(), live(nil)); v.Started {
+	if v := Judge(launched(), live(nil)); v.Started {
 		t.Error("never started, and called so")
 	}
 }
@@ -151,11 +151,17 @@ func everything(visit func(a Attempt, s Seen)) {
 		{runningPod().with(func(p *SeenPod) { p.Deleting = true })},
 		{runningPod().with(func(p *SeenPod) { p.Phase, p.Disruption = "Failed", "DeletionByPodGC" })},
 		{runningPod().with(func(p *SeenPod) { p.Phase = "Unknown" })},
-		{end(0, "Completed")}, {end(3, "Error")}, {end(121, "Error")}, {end(122, "Error")}, {end(137, "OOMKilled")},
+		{end(0, "Completed")},
+		{end(3, "Error")},
+		{end(121, "Error")},
+		{end(122, "Error")},
+		{end(137, "OOMKilled")},
 		{end(0, "Completed").with(func(p *SeenPod) { p.Disruption = "EvictionByEvictionAPI" })},
 		{end(121, "Error"), second(runningPod())},
 		{end(0, "Completed"), second(unbound())},
-		{pod("Failed")}, {pod("Succeeded")}, {pod("")},
+		{pod("Failed")},
+		{pod("Succeeded")},
+		{pod("")},
 	}
 	jobs := []*SeenJob{nil, alive(), over(), deleting(), suspended()}
 	attempts := []Attempt{leased(), launched(), started(), beating(started(), 5*time.Minute)}
@@ -276,13 +282,13 @@ func TestAStopDecidesUnlessTheReportWasFirst(t *testing.T) {
 		if a.Stop != StopCancel {
 			return
 		}
-		v := Judge(someTask(), a, s)
+		v := Judge(a, s)
 		first := a.Report != nil && a.Report.Outcome != OutcomeCanceled
 		if !first && v.Outcome != OutcomeCanceled {
 			t.Fatalf("canceled, and judged %s by %s", v.Outcome, v.Rule)
 		}
 		a.Late = true
-		if v := Judge(someTask(), a, s); v.Outcome != OutcomeCanceled {
+		if v := Judge(a, s); v.Outcome != OutcomeCanceled {
 			t.Fatalf("canceled before its report, and judged %s by %s", v.Outcome, v.Rule)
 		}
 	})
@@ -290,7 +296,7 @@ func TestAStopDecidesUnlessTheReportWasFirst(t *testing.T) {
 
 func TestInfrastructureTroubleNeverSpendsTheUsersBudget(t *testing.T) {
 	everything(func(a Attempt, s Seen) {
-		v := Judge(someTask(), a, s)
+		v := Judge(a, s)
 		if (v.Outcome == OutcomeLost || v.Outcome == OutcomeCanceled) && v.Spends == SpendsRetry {
 			t.Fatalf("%s/%s spends the user's budget", v.Outcome, v.Reason)
 		}

@@ -79,7 +79,7 @@ const (
 )
 
 // Refusal is the API server's no to a create.
-type Refusal struct {
+type Refusal struct { //nolint:errname // a word of the glossary: an answer that can travel as an error
 	Cause      RefusalCause
 	Message    string
 	RetryAfter time.Duration // the server's wish, where it had one

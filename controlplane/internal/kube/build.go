@@ -16,7 +16,7 @@ import (
 // What every pod gets.
 const (
 	runnerAudience = "slipway-runner"
-	tokenFolder    = "/var/run/secrets/slipway"
+	tokenFolder    = "/var/run/secrets/slipway" //nolint:gosec // a place, not a secret
 	tokenFile      = "token"
 	tokenSeconds   = 3600
 	workFolder     = "/slipway"

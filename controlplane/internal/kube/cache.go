@@ -140,8 +140,9 @@ func (all *cached) handler() cache.ResourceEventHandler {
 }
 
 func (all *cached) tell(obj any) {
-	look, o := all.look.Load(), metav1.Object(nil)
-	if o, _ = obj.(metav1.Object); look == nil || o == nil {
+	look := all.look.Load()
+	o, ok := obj.(metav1.Object)
+	if look == nil || !ok {
 		return
 	}
 	if attempt, _, ok := all.client.attemptOf(o); ok {

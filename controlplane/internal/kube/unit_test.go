@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"flag"
 	"net/http/httptest"
 	"os"
@@ -100,8 +101,8 @@ func TestABadQuantityIsRefusedAsTheServerWould(t *testing.T) {
 
 func wantRefusal(t *testing.T, err error, cause task.RefusalCause, words ...string) *task.Refusal {
 	t.Helper()
-	r, ok := err.(*task.Refusal)
-	if !ok {
+	var r *task.Refusal
+	if !errors.As(err, &r) {
 		t.Fatalf("got %v (%T), want a refusal", err, err)
 	}
 	if r.Cause != cause {

@@ -17,7 +17,7 @@ import (
 // Jitter moves d by up to a share of it to either side, so that replicas which started together do not stay together.
 // The share is between 0 and 1.
 func Jitter(d time.Duration, share float64) time.Duration {
-	return d + time.Duration(float64(d)*share*(2*rand.Float64()-1))
+	return d + time.Duration(float64(d)*share*(2*rand.Float64()-1)) //nolint:gosec // nothing depends on it being unguessable
 }
 
 // tickJitter is the share by which Every moves each tick.

@@ -142,15 +142,16 @@ func (r *Reconciler) Ready() <-chan struct{} { return r.ready }
 
 // Run looks at Attempts until ctx is done and the last look has ended.
 func (r *Reconciler) Run(ctx context.Context) error {
-	if err := r.cfg.Synced(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err := r.cfg.Synced(ctx)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // told to end before anything began
+	}
+	if err != nil {
 		return err
 	}
-	restored, err := r.raiseFence(ctx)
-	if err != nil {
-		return nil // ctx is done
+	restored := r.raiseFence(ctx)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the same
 	}
 	close(r.ready)
 	return loop.Together(ctx, r.keys.Run, r.listen,
@@ -251,7 +252,7 @@ func (r *Reconciler) resync(ctx context.Context) {
 	over := max(time.Duration(len(open))*time.Second/looksASecond, time.Second)
 	for _, attempt := range open {
 		r.tell(attempt)
-		wait := rand.N(over)
+		wait := rand.N(over) //nolint:gosec // nothing depends on it being unguessable
 		if !r.isMine(attempt) {
 			wait += r.cfg.OthersWait
 		}

@@ -392,8 +392,11 @@ func TestOrphansAreRemovedAndTheClosedAreClosedAgain(t *testing.T) {
 		w.add(2, task.Started)
 		w.attempts[2].State, w.attempts[2].ClosedAt = task.Finished, time.Now()
 		w.traces = []task.Trace{
-			{Attempt: 1, Fence: 101, Age: old}, {Attempt: 2, Fence: 102, Age: old}, {Attempt: 3, Fence: 103, Age: old},
-			{Attempt: 1, Fence: 99, Age: old}, {Attempt: 4, Fence: 104, Age: time.Second},
+			{Attempt: 1, Fence: 101, Age: old},
+			{Attempt: 2, Fence: 102, Age: old},
+			{Attempt: 3, Fence: 103, Age: old},
+			{Attempt: 1, Fence: 99, Age: old},
+			{Attempt: 4, Fence: 104, Age: time.Second},
 		}
 	}
 	reconciling(t, prepare, func(t *testing.T, w *world, _ *Reconciler) {

@@ -33,18 +33,18 @@ type Ledger interface {
 }
 
 // raiseFence makes sure that no fence is drawn twice. A database that was restored is behind the cluster: then its
-// sequence is moved past the largest fence found there. It tries until it succeeds; its error is that ctx is done.
-func (r *Reconciler) raiseFence(ctx context.Context) (restored bool, err error) {
+// sequence is moved past the largest fence found there. It tries until it succeeds or ctx is done.
+func (r *Reconciler) raiseFence(ctx context.Context) (restored bool) {
 	for wait := time.Second; ; wait = min(2*wait, defaultResync) {
 		behind, err := r.compareFences(ctx)
 		if restored = restored || behind; err == nil {
-			return restored, nil
+			return restored
 		}
 		r.complain(ctx, "compare the fences of database and cluster", err)
 		select {
 		case <-time.After(loop.Jitter(wait, 0.2)):
 		case <-ctx.Done():
-			return restored, ctx.Err()
+			return restored
 		}
 	}
 }

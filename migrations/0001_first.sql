@@ -101,7 +101,7 @@ CREATE TABLE slipway.tasks (
     run_if      text NOT NULL DEFAULT 'all_succeeded' CHECK (run_if IN ('all_succeeded', 'all_finished')),
     schedule    uuid,
     fire_at     timestamptz,
-    stop        text   NOT NULL DEFAULT '', -- of a composite: why its children are ended
+    stop        text   NOT NULL DEFAULT '', -- why it was asked to stop; decides how a composite ends
     cancel_at   timestamptz,
     cancel_by   text   NOT NULL DEFAULT '',
     created_by  text   NOT NULL,

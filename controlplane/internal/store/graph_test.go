@@ -142,6 +142,21 @@ func TestAParentsRunDeadlineEndsItsChildren(t *testing.T) {
 	d.wantState(parent.ID, task.Failed, task.ReasonRunDeadline)
 }
 
+func TestAReplacedCompositeEndsAsSuperseded(t *testing.T) {
+	d := newDatabase(t)
+	old := d.one(composite("branch:ns/a", item("volume:ns/1")))
+	d.claim(1)
+	d.settle()
+	by := item("branch:ns/a")
+	by.Task.Kind, by.OnConflict, by.Supersedes = "branch.delete", task.ConflictReplace, []string{"branch.resize"}
+	next := d.one(by)
+	d.settle()
+	d.wantState(old.ID, task.Canceled, task.ReasonSuperseded)
+	if c := d.claimOne(); c.Task.ID != next.ID {
+		t.Fatal("the replacing task is not next")
+	}
+}
+
 func TestManyChildrenEndingAtOnceDuringACancelLeaveNoParentOpen(t *testing.T) {
 	d := newDatabase(t)
 	const groups, size = 12, 6

@@ -82,7 +82,7 @@ SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nud
 -- Asks the running Task of a locked lane to stop; only the first ask counts.
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 asked AS (
-    UPDATE slipway.tasks t SET cancel_at = clock.at, cancel_by = @by
+    UPDATE slipway.tasks t SET cancel_at = clock.at, cancel_by = @by, stop = @why
     FROM clock WHERE t.key = @task AND (t.state = 'running') IS TRUE AND t.cancel_at IS NULL
     RETURNING t.key, t.children, clock.at),
 stopped AS (

@@ -191,6 +191,8 @@ func parentEnding(f factsRow) ending {
 	switch {
 	case task.StopReason(f.Stop) == task.StopRunDeadline:
 		return ending{state: task.Failed, outcome: task.OutcomeTimedOut, reason: task.ReasonRunDeadline, message: "its children ran longer than its run deadline"}
+	case task.StopReason(f.Stop) == task.StopSuperseded:
+		return ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: task.ReasonSuperseded}
 	case f.CancelAt != nil:
 		return ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: task.ReasonCanceled}
 	case f.BadChild != nil:
@@ -283,9 +285,6 @@ func (s *Store) overrunOne(ctx context.Context, key int64) error {
 	return s.withFacts(ctx, key, false, func(u locked) error {
 		if task.State(u.facts.State) != task.Running || u.facts.CancelAt != nil {
 			return nil
-		}
-		if _, err := exec(u.tx, "settle/mark_overrun", args{"task": key}); err != nil {
-			return err
 		}
 		return askStop(u.tx, u.e, stopAsk{task: key, why: task.StopRunDeadline, by: u.replica, note: "run deadline"})
 	})

@@ -58,6 +58,3 @@ noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)
     SELECT key, @state, @replica, at, jsonb_build_object('reason', CAST(@reason AS text)) FROM ended)
 SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged;
-
--- name: mark_overrun
-UPDATE slipway.tasks SET stop = 'run_deadline' WHERE key = @task AND (state = 'running' AND children > 0) IS TRUE AND stop = '';

@@ -42,6 +42,7 @@ type world struct {
 	closes   map[int64]int
 	closeErr error
 	onHalt   func(id int64)
+	onDryRun func()
 
 	traces                []task.Trace
 	removed               []task.Trace
@@ -173,6 +174,9 @@ func (w *world) DryRun(context.Context, task.Task, task.Attempt) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dryRuns++
+	if w.onDryRun != nil {
+		w.onDryRun()
+	}
 	if w.refusal != nil {
 		return w.refusal
 	}

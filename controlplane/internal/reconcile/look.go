@@ -93,13 +93,22 @@ func (r *Reconciler) decide(ctx context.Context, v view) (again time.Duration, e
 	return troubleAgain, nil
 }
 
-// ask finds out by dry run whether the API server would take the pod.
+// ask finds out by dry run whether the API server would take the pod. A refusal counts only if there is still no pod
+// afterwards: the Attempt's own may have taken the last room of a quota.
 func (r *Reconciler) ask(ctx context.Context, v *view) error {
 	err := r.cfg.Sight.DryRun(ctx, v.t, v.a)
 	v.s.Asked, v.s.Refusal = true, nil
-	if err != nil && !errors.As(err, &v.s.Refusal) {
+	if err == nil {
+		return nil
+	}
+	var refusal *task.Refusal
+	if !errors.As(err, &refusal) {
 		return err
 	}
+	if v.s, err = r.cfg.Sight.Observe(ctx, v.a, true); err != nil {
+		return err
+	}
+	v.s.Asked, v.s.Refusal = true, refusal
 	return nil
 }
 

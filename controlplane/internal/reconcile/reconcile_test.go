@@ -1,9 +1,7 @@
 package reconcile
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +230,23 @@ func TestAJobWithoutAPodIsAskedWhyAndQuotaGivesItBack(t *testing.T) {
 	})
 }
 
+func TestAPodThatTookTheLastRoomItselfIsNotRefused(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
+		w.add(1, task.Launched)
+		w.set(func() {
+			w.refusal = &task.Refusal{Cause: task.RefusedQuota, Message: "no room"}
+			w.onDryRun = func() { w.seen[1] = task.Seen{Job: w.seen[1].Job, Pods: []task.SeenPod{running()}} }
+		})
+		r.Follow(1)
+		time.Sleep(10 * time.Second)
+		w.see(func() {
+			if w.dryRuns != 1 || w.attempts[1].Stop != task.StopNone {
+				t.Errorf("%d dry runs, stop %q", w.dryRuns, w.attempts[1].Stop)
+			}
+		})
+	})
+}
+
 func TestAPodThatWouldBeTakenIsNotAskedAboutWithoutEnd(t *testing.T) {
 	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
 		w.add(1, task.Launched)
@@ -325,168 +340,4 @@ func TestAFinishThatCameTooLateIsFollowedByAnotherLook(t *testing.T) {
 			}
 		})
 	})
-}
-
-func TestClosingIsTriedUntilItSucceeds(t *testing.T) {
-	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
-		w.add(1, task.Started)
-		r.Follow(1)
-		w.shows(1, ended(0))
-		w.set(func() { w.closeErr = errors.New("conflict") })
-		r.Look(1)
-		time.Sleep(10 * time.Second)
-		w.see(func() {
-			if !w.attempts[1].ClosedAt.IsZero() || w.closes[1] < 3 {
-				t.Errorf("closed at %v after %d tries", w.attempts[1].ClosedAt, w.closes[1])
-			}
-		})
-		w.set(func() { w.closeErr = nil })
-		time.Sleep(3 * time.Second)
-		w.see(func() {
-			if w.attempts[1].ClosedAt.IsZero() {
-				t.Error("never closed")
-			}
-		})
-	})
-}
-
-func TestAJobThatComesAfterTheEndIsClosedAtOnce(t *testing.T) {
-	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
-		w.add(1, task.Leased)
-		w.set(func() {
-			a := w.attempts[1]
-			a.State, a.ClosedAt = task.Finished, time.Now() // canceled while its create was under way
-		})
-		r.Follow(1)
-		r.Look(1)
-		w.see(func() {
-			if w.closes[1] != 1 {
-				t.Errorf("closed %d times", w.closes[1])
-			}
-		})
-	})
-}
-
-func TestLaunchingIsLeftToDispatch(t *testing.T) {
-	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
-		w.add(1, task.Leased)
-		w.set(func() { w.seen[1] = task.Seen{}; w.attempts[1].Wait, w.attempts[1].WaitNote = task.WaitQuota, "full" })
-		r.Follow(1)
-		time.Sleep(time.Minute)
-		w.see(func() {
-			if len(w.verdicts)+len(w.halts)+w.dryRuns != 0 || w.attempts[1].WaitNote != "full" {
-				t.Errorf("touched a claim that waits: %v %v %+v", w.verdicts, w.halts, w.attempts[1])
-			}
-			if w.reads[1] > 60 {
-				t.Errorf("%d reads in a minute", w.reads[1])
-			}
-		})
-	})
-}
-
-func TestOrphansAreRemovedAndTheClosedAreClosedAgain(t *testing.T) {
-	old := 2 * time.Minute
-	prepare := func(w *world) {
-		w.add(1, task.Started)
-		w.shows(1, running())
-		w.add(2, task.Started)
-		w.attempts[2].State, w.attempts[2].ClosedAt = task.Finished, time.Now()
-		w.traces = []task.Trace{
-			{Attempt: 1, Fence: 101, Age: old},
-			{Attempt: 2, Fence: 102, Age: old},
-			{Attempt: 3, Fence: 103, Age: old},
-			{Attempt: 1, Fence: 99, Age: old},
-			{Attempt: 4, Fence: 104, Age: time.Second},
-		}
-	}
-	reconciling(t, prepare, func(t *testing.T, w *world, _ *Reconciler) {
-		w.see(func() {
-			if len(w.removed) != 2 || w.removed[0].Attempt != 3 || w.removed[1].Fence != 99 {
-				t.Errorf("removed %+v", w.removed)
-			}
-			if w.closes[2] != 1 || w.closes[1] != 0 {
-				t.Errorf("closed %v", w.closes)
-			}
-		})
-	})
-}
-
-func TestAfterARestoreTheFenceIsRaisedAndTheFirstPassOnlyLists(t *testing.T) {
-	prepare := func(w *world) {
-		w.fenceHere, w.fenceThere = 10, 500
-		w.traces = []task.Trace{{Attempt: 3, Fence: 103, Age: time.Hour}}
-	}
-	reconciling(t, prepare, func(t *testing.T, w *world, r *Reconciler) {
-		select {
-		case <-r.Ready():
-		default:
-			t.Error("not ready")
-		}
-		w.see(func() {
-			if w.fenceHere != 500 || len(w.removed) != 0 {
-				t.Errorf("fence %d, removed %v", w.fenceHere, w.removed)
-			}
-		})
-		time.Sleep(70 * time.Second)
-		w.see(func() {
-			if len(w.removed) != 1 {
-				t.Errorf("removed %v in the second pass", w.removed)
-			}
-		})
-	})
-}
-
-func TestNothingIsReadyBeforeTheFencesAreCompared(t *testing.T) {
-	reconciling(t, func(w *world) { w.dbDown = true }, func(t *testing.T, w *world, r *Reconciler) {
-		time.Sleep(time.Minute)
-		select {
-		case <-r.Ready():
-			t.Error("ready without a database")
-		default:
-		}
-		w.set(func() { w.dbDown = false })
-		time.Sleep(20 * time.Second)
-		select {
-		case <-r.Ready():
-		default:
-			t.Error("never ready")
-		}
-	})
-}
-
-func TestManyOpenAttemptsAreLookedAtAtAPace(t *testing.T) {
-	const many = 4000
-	reconciling(t, nil, func(t *testing.T, w *world, _ *Reconciler) {
-		for id := range int64(many) {
-			w.add(id+1, task.Started)
-			w.shows(id+1, running())
-		}
-		total := func() (n int) {
-			w.see(func() {
-				for _, reads := range w.reads {
-					n += reads
-				}
-			})
-			return n
-		}
-		before := total()
-		time.Sleep(2 * time.Minute)
-		if rate := float64(total()-before) / 120; rate > 1.2*looksASecond {
-			t.Errorf("%.0f reads a second of %d attempts", rate, many)
-		}
-	})
-}
-
-func TestTheEndOfARunWaitsForTheLookUnderWay(t *testing.T) {
-	w := newWorld()
-	w.add(1, task.Started)
-	r := New(Config{
-		Reader: w, Ender: w, Noter: w, Ledger: w, Sight: w, Hand: w, Remains: w, ClusterFence: w.clusterFence,
-		Wakes: w.wakes, Synced: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.Run(ctx); err != nil {
-		t.Errorf("ending before the cache is filled: %v", err)
-	}
 }

@@ -181,7 +181,6 @@ CREATE TABLE slipway.attempts (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX attempts_lane ON slipway.attempts (lane) WHERE finished_at IS NULL;
 CREATE INDEX attempts_live   ON slipway.attempts (queue, namespace) WHERE finished_at IS NULL;
-CREATE INDEX attempts_leased ON slipway.attempts (claimed_at) WHERE state = 'leased';
 CREATE INDEX attempts_open   ON slipway.attempts (id) WHERE closed_at IS NULL;
 CREATE INDEX attempts_closed ON slipway.attempts (namespace, closed_at) WHERE closed_at IS NOT NULL AND job_name <> '';
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,11 +19,19 @@ import (
 )
 
 const (
-	r0     = "R0"
-	rounds = 3
-	queue  = "default"
-	conns  = 16
+	r0    = "R0"
+	queue = "default"
+	conns = 16
 )
+
+// rounds is how often every scene is played, in turn; BENCH_ROUNDS changes it.
+func rounds() int {
+	const usual = 3
+	if n, err := strconv.Atoi(os.Getenv("BENCH_ROUNDS")); err == nil && n > 0 {
+		return n
+	}
+	return usual
+}
 
 // scene is one measurement; it adds what it found to the report.
 type scene struct {
@@ -60,7 +69,7 @@ func R0(ctx context.Context, r *report.Report) (err error) {
 	if err := store.Migrate(ctx, server.URL("template"), slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	for round := range rounds {
+	for round := range rounds() {
 		for n, s := range scenes {
 			began := time.Now()
 			name := fmt.Sprintf("bench_%d_%d", round, n)

@@ -93,6 +93,7 @@ FROM slipway.attempts a JOIN slipway.tasks t ON t.key = a.task LEFT JOIN slipway
 WHERE t.id = CAST(@id AS uuid) ORDER BY a.number DESC LIMIT @limit;
 
 -- name: overdue
+-- Live Attempts are few: caps bound them.
 SELECT id FROM slipway.attempts
 WHERE state = 'leased' AND finished_at IS NULL AND claimed_at < slipway.now() - @age * interval '1 second'
     AND (wait_until IS NULL OR wait_until <= slipway.now())

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -251,8 +252,26 @@ func (s *Server) Stop(mode Mode) error {
 // Pause ends the server as Fast does and keeps its folder for Restart.
 func (s *Server) Pause() error { return s.signal(syscall.SIGINT) }
 
-// Kill ends the server without a word, as a crash of the machine would.
-func (s *Server) Kill() error { return s.signal(syscall.SIGKILL) }
+// Kill ends the server and all its sessions without a word, as a crash of the machine would.
+func (s *Server) Kill() error {
+	sessions := s.sessions()
+	err := s.signal(syscall.SIGKILL)
+	for _, p := range sessions {
+		if p.alive() {
+			// Left alone it would go on serving for a moment: it notices the death of its parent only when idle.
+			if kill := syscall.Kill(p.pid, syscall.SIGKILL); kill != nil && !errors.Is(kill, syscall.ESRCH) {
+				err = errors.Join(err, fmt.Errorf("end session %d: %w", p.pid, kill))
+			}
+		}
+	}
+	const patience = 10 * time.Second
+	for began := time.Now(); slices.ContainsFunc(sessions, session.alive); time.Sleep(time.Millisecond) {
+		if time.Since(began) > patience {
+			return errors.Join(err, errors.New("end the server's sessions: they live on"))
+		}
+	}
+	return err
+}
 
 func (s *Server) signal(sig syscall.Signal) error {
 	s.mu.Lock()

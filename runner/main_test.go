@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -147,10 +146,10 @@ func TestARealCommandSucceedsWithResultLogAndMessage(t *testing.T) {
 	if m := p.message(t); m != "v1 7 41 succeeded -" {
 		t.Errorf("message %q", m)
 	}
-	got, _ := json.Marshal(plane.last(t))
+	got := asJSON(t, plane.last(t))
 	want := fmt.Sprintf(`{"attempt":7,"fence":41,"log_tail":%q,"outcome":"succeeded","pod_uid":"pod-1","result":{"rows":3}}`,
 		base64.StdEncoding.EncodeToString([]byte("MARK\n")))
-	if string(got) != want {
+	if got != want {
 		t.Errorf("reported %s\nwant     %s", got, want)
 	}
 }
@@ -229,7 +228,7 @@ func TestCancelAndProgressTravelWithRealHeartbeats(t *testing.T) {
 	if code := p.wait(t); code != 143 {
 		t.Errorf("exit code %d", code)
 	}
-	if got, _ := json.Marshal(progress); string(got) != `{"done":4,"message":"copying","total":9}` {
+	if got := asJSON(t, progress); got != `{"done":4,"message":"copying","total":9}` {
 		t.Errorf("progress %s", got)
 	}
 	if r := plane.last(t); r["outcome"] != "canceled" || r["reason"] != "cancel" {

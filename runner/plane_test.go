@@ -12,6 +12,7 @@ import (
 // controlPlane answers one runner over real HTTP and writes down what it was told.
 type controlPlane struct {
 	*httptest.Server
+	t     *testing.T
 	grant map[string]any
 	beat  func(n int, body map[string]any) (status int, answer string)
 
@@ -25,7 +26,7 @@ type controlPlane struct {
 func newControlPlane(t *testing.T, params any) *controlPlane {
 	t.Helper()
 	p := &controlPlane{
-		grant: map[string]any{
+		t: t, grant: map[string]any{
 			"task_id": "0c5c", "kind": "command.run", "namespace": "demo", "params": params, "session_key": "sesame",
 			"run_seconds": 60, "grace_seconds": 20, "heartbeat_seconds": 10, "fence_after_seconds": 60, "attempt_number": 2,
 		},
@@ -47,7 +48,7 @@ func (p *controlPlane) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/v1/runner/start":
-		_ = json.NewEncoder(w).Encode(p.grant)
+		_, _ = io.WriteString(w, asJSON(p.t, p.grant))
 		p.begun <- struct{}{}
 	case "/v1/runner/heartbeat":
 		p.beats++
@@ -75,4 +76,14 @@ func (p *controlPlane) last(t *testing.T) map[string]any {
 		t.Fatal("nothing was reported")
 	}
 	return p.finished[len(p.finished)-1]
+}
+
+// asJSON writes a value for a comparison.
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }

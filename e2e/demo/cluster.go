@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -29,19 +30,14 @@ func connect(ctx context.Context, s settings, log *progress) (*cluster, error) {
 	if s.current {
 		return current(ctx, log)
 	}
-	started, err := local.Up(ctx, local.Options{Name: s.name, Profile: local.Node, Log: log.out})
+	started, err := local.Up(ctx, local.Options{Name: cmp.Or(s.name, "demo"), Profile: local.Node, Log: log.out})
 	if err != nil {
 		return nil, err
 	}
-	return opened(started)
-}
-
-// opened speaks to a local cluster that runs.
-func opened(l *local.Cluster) (*cluster, error) {
-	c := &cluster{local: l, kubectl: l.Kubectl, kubeconfig: l.Kubeconfig, overlay: "overlays/local"}
-	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig)
+	c := &cluster{local: started, kubectl: started.Kubectl, kubeconfig: started.Kubeconfig, overlay: "overlays/local"}
+	config, err := clientcmd.BuildConfigFromFlags("", started.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", l.Kubeconfig, err)
+		return nil, fmt.Errorf("read %s: %w", started.Kubeconfig, err)
 	}
 	return c, c.dial(config)
 }

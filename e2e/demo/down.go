@@ -24,17 +24,34 @@ const goneWithin = 3 * time.Minute
 // down removes everything that up made: the whole local cluster, or what was applied to the current one.
 func down(ctx context.Context, s settings, log *progress) error {
 	if !s.current {
-		if err := local.Down(ctx, s.name); err != nil {
-			return err
-		}
-		log.say("cluster %s and all that it kept are gone", s.name)
-		return nil
+		return downLocal(ctx, s, log)
 	}
 	c, err := current(ctx, log)
 	if err != nil {
 		return err
 	}
 	return remove(ctx, c, log)
+}
+
+// downLocal removes the named cluster, or all of this machine: those of tests too.
+func downLocal(ctx context.Context, s settings, log *progress) error {
+	names := []string{s.name}
+	if s.name == "" {
+		var err error
+		if names, err = local.List(); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := local.Down(ctx, name); err != nil {
+			return err
+		}
+		log.say("cluster %s and all that it kept are gone", name)
+	}
+	if len(names) == 0 {
+		log.say("there is no cluster of ours on this machine")
+	}
+	return nil
 }
 
 // remove takes Slipway out of a cluster that stays. First the control plane, so that nothing is launched any more; then
@@ -45,8 +62,8 @@ func remove(ctx context.Context, c *cluster, log *progress) error {
 			return err
 		}
 	}
-	background := metav1.DeletePropagationForeground
-	err := c.api.AppsV1().Deployments(system).Delete(ctx, "slipway", metav1.DeleteOptions{PropagationPolicy: &background})
+	foreground := metav1.DeletePropagationForeground
+	err := c.api.AppsV1().Deployments(system).Delete(ctx, "slipway", metav1.DeleteOptions{PropagationPolicy: &foreground})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the control plane: %w", err)
 	}

@@ -42,7 +42,7 @@ type settings struct {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	name := flags.String("name", "demo", "name of the local cluster")
+	name := flags.String("name", "", "name of the local cluster; default: demo, and for down all of this machine")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

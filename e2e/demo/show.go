@@ -129,8 +129,7 @@ func follow(ctx context.Context, slipway *client.ClientWithResponses, id string,
 				said = line
 				log.say("task %s: %s", id, line)
 			}
-			switch t.State {
-			case api.StateSucceeded, api.StateFailed, api.StateCanceled:
+			if t.State != api.StateQueued && t.State != api.StateRunning {
 				return t, nil
 			}
 			last = errors.New("it is " + line)

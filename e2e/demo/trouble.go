@@ -78,5 +78,5 @@ func noImage(pods []corev1.Pod) bool {
 
 const imageHint = `a node has no such image. Bring the images there, then repeat:
   any registry   IMAGE_REGISTRY=registry.example.com/team CLUSTER=current make demo
-  kind           go run ./e2e/images --out build/images && for f in build/images/*.tar; do kind load image-archive $f; done
-  minikube       go run ./e2e/images --out build/images && for f in build/images/*.tar; do minikube image load $f; done`
+  kind           go run ./e2e/images --out bin/images && for f in bin/images/*.tar; do kind load image-archive $f; done
+  minikube       go run ./e2e/images --out bin/images && for f in bin/images/*.tar; do minikube image load $f; done`

@@ -8,7 +8,7 @@ import (
 )
 
 // Failure is an error with a machine-readable Reason and, where a process was the work, its exit code.
-type Failure struct {
+type Failure struct { //nolint:errname // it is the handler's own word: handler.Failure
 	Reason   task.Reason
 	Message  string
 	ExitCode *int
@@ -24,30 +24,30 @@ func (f *Failure) Error() string {
 
 // Permanent marks err as one that no repetition can mend: the Task ends as rejected, whatever budget is left.
 func Permanent(err error, reason task.Reason) error {
-	return &permanent{err: err, reason: reason}
+	return &permanentError{err: err, reason: reason}
 }
 
 // RetryAfter marks err as one to be tried again after d, in place of the kind's back-off. The number of tries stays
 // that of the kind.
 func RetryAfter(err error, d time.Duration) error {
-	return &retryAfter{err: err, after: d}
+	return &retryAfterError{err: err, after: d}
 }
 
-type permanent struct {
+type permanentError struct {
 	err    error
 	reason task.Reason
 }
 
-func (p *permanent) Error() string { return p.err.Error() }
-func (p *permanent) Unwrap() error { return p.err }
+func (p *permanentError) Error() string { return p.err.Error() }
+func (p *permanentError) Unwrap() error { return p.err }
 
-type retryAfter struct {
+type retryAfterError struct {
 	err   error
 	after time.Duration
 }
 
-func (r *retryAfter) Error() string { return r.err.Error() }
-func (r *retryAfter) Unwrap() error { return r.err }
+func (r *retryAfterError) Error() string { return r.err.Error() }
+func (r *retryAfterError) Unwrap() error { return r.err }
 
 // What context.Cause gives a handler that has to stop.
 var (

@@ -36,7 +36,7 @@ type environment struct {
 
 // Where a runner finds its things, unless its environment says otherwise.
 const (
-	defaultToken       = "/var/run/secrets/slipway/token"
+	defaultToken       = "/var/run/secrets/slipway/token" //nolint:gosec // a path
 	defaultTermination = "/dev/termination-log"
 	defaultDir         = "/slipway"
 )
@@ -48,7 +48,7 @@ func mainIn(env environment, handlers map[string]Handler) int {
 	message := func(text string) {
 		path := env.or("SLIPWAY_TERMINATION_LOG", defaultTermination)
 		// In place: the file is a mount of its own.
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // the kubelet reads it
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			logf("write the termination message: %v", err)
 		}
 	}

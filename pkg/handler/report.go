@@ -74,11 +74,11 @@ func failed(end ending) task.Report {
 	if errors.As(end.err, &failure) {
 		r.Reason, r.ExitCode = cleanReason(failure.Reason), failure.ExitCode
 	}
-	var later *retryAfter
+	var later *retryAfterError
 	if errors.As(end.err, &later) {
 		r.RetryAfter = task.Seconds(max(later.after, 0).Seconds())
 	}
-	var final *permanent
+	var final *permanentError
 	if errors.As(end.err, &final) {
 		r.Outcome, r.RetryAfter = task.OutcomeRejected, 0
 		if final.reason != task.ReasonNone {

@@ -24,42 +24,51 @@ func TestErrorsBecomeOutcomes(t *testing.T) {
 	}{
 		"plain error": {
 			ending{err: broken},
-			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonError, Message: "no such bucket"}, 1,
+			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonError, Message: "no such bucket"},
+			1,
 		},
 		"permanent": {
 			ending{err: fmt.Errorf("warm: %w", Permanent(broken, "no_bucket"))},
-			task.Report{Outcome: task.OutcomeRejected, Reason: "no_bucket", Message: "warm: no such bucket"}, 1,
+			task.Report{Outcome: task.OutcomeRejected, Reason: "no_bucket", Message: "warm: no such bucket"},
+			1,
 		},
 		"permanent without a reason keeps that of the failure": {
 			ending{err: Permanent(&Failure{Reason: "gone", Message: "gone for good"}, "")},
-			task.Report{Outcome: task.OutcomeRejected, Reason: "gone", Message: "gone for good"}, 1,
+			task.Report{Outcome: task.OutcomeRejected, Reason: "gone", Message: "gone for good"},
+			1,
 		},
 		"retry after": {
 			ending{err: RetryAfter(broken, 90*time.Second)},
-			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonError, Message: "no such bucket", RetryAfter: 90}, 1,
+			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonError, Message: "no such bucket", RetryAfter: 90},
+			1,
 		},
 		"failure with an exit code": {
 			ending{err: &Failure{Reason: task.ReasonExitCode, ExitCode: number(3)}},
-			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonExitCode, Message: "exit_code", ExitCode: number(3)}, 3,
+			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonExitCode, Message: "exit_code", ExitCode: number(3)},
+			3,
 		},
 		"an exit code that a runner reserves is reported but not used": {
 			ending{err: &Failure{Reason: task.ReasonExitCode, ExitCode: number(121)}},
-			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonExitCode, Message: "exit_code", ExitCode: number(121)}, 1,
+			task.Report{Outcome: task.OutcomeFailed, Reason: task.ReasonExitCode, Message: "exit_code", ExitCode: number(121)},
+			1,
 		},
 		"a reason with spaces stays one word": {
 			ending{err: &Failure{Reason: "disk is full", Message: "x"}},
-			task.Report{Outcome: task.OutcomeFailed, Reason: "disk_is_full", Message: "x"}, 1,
+			task.Report{Outcome: task.OutcomeFailed, Reason: "disk_is_full", Message: "x"},
+			1,
 		},
 		"finished although told to stop": {
 			ending{cause: ErrCanceled},
-			task.Report{Outcome: task.OutcomeSucceeded}, 0,
+			task.Report{Outcome: task.OutcomeSucceeded},
+			0,
 		},
 		"an exit with 0 that is no success exits with 1": {
 			ending{cause: ErrTerminated, err: &Failure{Reason: task.ReasonSignal, Message: "left no result", ExitCode: number(0)}},
 			task.Report{
 				Outcome: task.OutcomeLost, Reason: task.ReasonTerminated, ExitCode: number(0),
 				Message: "the pod is being stopped: left no result",
-			}, 1,
+			},
+			1,
 		},
 	}
 	for name, c := range cases {

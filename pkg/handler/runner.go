@@ -88,7 +88,7 @@ func (r *runner) start() (g protocol.Grant, sent time.Time, code int) {
 			r.giveUp("the control plane refused the start: " + err.Error())
 			return g, sent, task.ExitGateRefused
 		}
-		var refused *protocol.Refused
+		var refused *protocol.RefusedError
 		if errors.As(err, &refused) && refused.Final() {
 			r.giveUp("the control plane refused the start: " + err.Error())
 			return g, sent, task.ExitUnreachable
@@ -126,7 +126,7 @@ func (r *runner) finish(w *watch, report task.Report) {
 		if err == nil || errors.Is(err, protocol.ErrStale) {
 			return
 		}
-		var refused *protocol.Refused
+		var refused *protocol.RefusedError
 		if errors.As(err, &refused) && refused.Final() {
 			if f.Result == nil && f.LogTail == nil {
 				r.logf("the report was refused: %v", err)
@@ -178,11 +178,11 @@ func newPauses(longest time.Duration) pauses {
 func (p *pauses) after(err error) time.Duration {
 	d := p.next
 	p.next = min(2*p.next, p.longest)
-	var refused *protocol.Refused
+	var refused *protocol.RefusedError
 	if errors.As(err, &refused) {
 		d = max(d, min(refused.RetryAfter, p.longest))
 	}
-	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // jitter is no secret
 }
 
 // wait sleeps before the next try; false means that ctx is over first.

@@ -186,7 +186,7 @@ func TestAStartIsTriedAgainUntilItIsAnswered(t *testing.T) {
 		b := newBench(t, succeed)
 		b.plane.starts = func(n int) error {
 			if n < 4 {
-				return fmt.Errorf("start: %w", &protocol.Refused{Status: 503})
+				return fmt.Errorf("start: %w", &protocol.RefusedError{Status: 503})
 			}
 			return nil
 		}
@@ -215,7 +215,7 @@ func TestAStaleStartEndsWith121HavingTouchedNothing(t *testing.T) {
 func TestAStartThatIsRefusedForGoodIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, succeed)
-		b.plane.starts = func(int) error { return fmt.Errorf("start: %w", &protocol.Refused{Status: 404}) }
+		b.plane.starts = func(int) error { return fmt.Errorf("start: %w", &protocol.RefusedError{Status: 404}) }
 		if code := b.run(); code != task.ExitUnreachable || b.plane.startN != 1 {
 			t.Errorf("exit code %d after %d tries", code, b.plane.startN)
 		}
@@ -527,7 +527,7 @@ func TestAReportThatIsRefusedGoesAgainWithoutResultAndLog(t *testing.T) {
 		})
 		b.plane.finish = func(n int, _ protocol.Finish) error {
 			if n == 1 {
-				return fmt.Errorf("finish: %w", &protocol.Refused{Status: 413, Text: "too large"})
+				return fmt.Errorf("finish: %w", &protocol.RefusedError{Status: 413, Text: "too large"})
 			}
 			return nil
 		}

@@ -112,7 +112,7 @@ func (f file) writeTo(w *tar.Writer) error {
 
 // image makes the image.
 func (r recipe) image() (v1.Image, error) {
-	image := v1.Image(empty.Image)
+	image := empty.Image
 	for _, l := range r.layers {
 		var raw bytes.Buffer
 		if err := l.writeTo(&raw); err != nil {

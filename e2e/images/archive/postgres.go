@@ -47,7 +47,7 @@ func postgresImage(ctx context.Context, o Options) (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	base := append(shell, accounts("postgres", postgresUser, postgresHome)...)
+	base := slices.Concat(shell, accounts("postgres", postgresUser, postgresHome))
 	base = append(base,
 		folder("/tmp", os.ModeSticky|0o777, 0),
 		folder(postgresHome, 0o700, postgresUser),

@@ -21,12 +21,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // run runs a shell script as the command of a Task.
-func run(ctx context.Context, t *testing.T, script string, overdue <-chan struct{}) (any, error, string) {
+func run(ctx context.Context, t *testing.T, script string, overdue <-chan struct{}) (any, string, error) {
 	t.Helper()
 	return runParams(ctx, t, Params{Command: []string{"sh", "-c", script}}, overdue)
 }
 
-func runParams(ctx context.Context, t *testing.T, p Params, overdue <-chan struct{}) (any, error, string) {
+func runParams(ctx context.Context, t *testing.T, p Params, overdue <-chan struct{}) (any, string, error) {
 	t.Helper()
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -37,7 +37,7 @@ func runParams(ctx context.Context, t *testing.T, p Params, overdue <-chan struc
 	result, err := Run(ctx, handler.Task{
 		ID: "t-1", Attempt: 2, Params: raw, Stdout: both, Stderr: both, Dir: t.TempDir(), Overdue: overdue,
 	})
-	return result, err, out.String()
+	return result, out.String(), err
 }
 
 func failure(t *testing.T, err error) *handler.Failure {
@@ -50,17 +50,17 @@ func failure(t *testing.T, err error) *handler.Failure {
 }
 
 func TestTheResultFileIsTheResult(t *testing.T) {
-	result, err, out := run(t.Context(), t, `echo '{"rows": 3}' > $SLIPWAY_RESULT; echo out; echo err >&2`, nil)
+	result, out, err := run(t.Context(), t, `echo '{"rows": 3}' > $SLIPWAY_RESULT; echo out; echo err >&2`, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := json.Marshal(result); string(got) != `{"rows":3}` {
+	if got := asJSON(t, result); got != `{"rows":3}` {
 		t.Errorf("result %s", got)
 	}
 	if !strings.Contains(out, "out\n") || !strings.Contains(out, "err\n") {
 		t.Errorf("output %q", out)
 	}
-	if result, err, _ := run(t.Context(), t, `true`, nil); result != nil || err != nil {
+	if result, _, err := run(t.Context(), t, `true`, nil); result != nil || err != nil {
 		t.Errorf("without a file: %v, %v", result, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestABadResultFileIsAFailure(t *testing.T) {
 		`head -c 70000 /dev/zero > $SLIPWAY_RESULT`,
 		`mkdir $SLIPWAY_RESULT`,
 	} {
-		if _, err, _ := run(t.Context(), t, script, nil); failure(t, err).Reason != handler.ReasonResult {
+		if _, _, err := run(t.Context(), t, script, nil); failure(t, err).Reason != handler.ReasonResult {
 			t.Errorf("%s: %v", script, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestABadResultFileIsAFailure(t *testing.T) {
 
 func TestTheExitCodeIsKept(t *testing.T) {
 	for script, want := range map[string]int{`exit 3`: 3, `exit 121`: 121, `kill -9 $$`: 137} {
-		_, err, _ := run(t.Context(), t, script, nil)
+		_, _, err := run(t.Context(), t, script, nil)
 		if f := failure(t, err); *f.ExitCode != want {
 			t.Errorf("%s: exit code %d, want %d", script, *f.ExitCode, want)
 		}
@@ -92,10 +92,13 @@ func TestACommandThatCannotRunIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []Params{
-		{Command: []string{"no-such-program"}}, {Command: []string{"/no/such/program"}}, {Command: []string{"/etc"}},
-		{Command: []string{text}}, {Command: []string{"true"}, Dir: "/no/such/folder"},
+		{Command: []string{"no-such-program"}},
+		{Command: []string{"/no/such/program"}},
+		{Command: []string{"/etc"}},
+		{Command: []string{text}},
+		{Command: []string{"true"}, Dir: "/no/such/folder"},
 	} {
-		_, err, _ := runParams(t.Context(), t, p, nil)
+		_, _, err := runParams(t.Context(), t, p, nil)
 		if f := failure(t, err); f.Reason != task.ReasonCannotRun {
 			t.Errorf("%v: %v", p, err)
 		}
@@ -104,11 +107,13 @@ func TestACommandThatCannotRunIsRejected(t *testing.T) {
 
 func TestParametersThatMakeNoCommandAreRefused(t *testing.T) {
 	for _, p := range []Params{
-		{}, {Command: []string{""}}, {Command: []string{"echo", "a\x00b"}},
+		{},
+		{Command: []string{""}},
+		{Command: []string{"echo", "a\x00b"}},
 		{Command: []string{"true"}, Env: map[string]string{"A=B": "c"}},
 		{Command: []string{"true"}, Env: map[string]string{"SLIPWAY_URL": "http://elsewhere"}},
 	} {
-		if _, err, _ := runParams(t.Context(), t, p, nil); err == nil {
+		if _, _, err := runParams(t.Context(), t, p, nil); err == nil {
 			t.Errorf("%+v was taken", p)
 		}
 	}
@@ -117,13 +122,13 @@ func TestParametersThatMakeNoCommandAreRefused(t *testing.T) {
 func TestDirStdinAndEnvironmentReachTheCommand(t *testing.T) {
 	dir := t.TempDir()
 	big := strings.Repeat("x", 200_000)
-	_, err, out := runParams(t.Context(), t, Params{
+	_, out, err := runParams(t.Context(), t, Params{
 		Command: []string{"sh", "-c", `pwd; echo $GREETING; wc -c`}, Dir: dir, Stdin: big, Env: map[string]string{"GREETING": "hello"},
 	}, nil)
 	if want := dir + "\nhello\n200000\n"; err != nil || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
-	if _, err, _ := runParams(t.Context(), t, Params{Command: []string{"true"}, Stdin: big}, nil); err != nil {
+	if _, _, err := runParams(t.Context(), t, Params{Command: []string{"true"}, Stdin: big}, nil); err != nil {
 		t.Errorf("a command that does not read its input: %v", err)
 	}
 }
@@ -182,7 +187,7 @@ func TestACommandThatIgnoresSIGTERMIsKilledWhenItsGracePeriodIsOver(t *testing.T
 
 func TestWhatACommandLeavesBehindInItsGroupEndsWithIt(t *testing.T) {
 	began := time.Now()
-	_, err, out := run(t.Context(), t, `(trap '' TERM; sleep 300; echo late) & echo $!; exit 0`, nil)
+	_, out, err := run(t.Context(), t, `(trap '' TERM; sleep 300; echo late) & echo $!; exit 0`, nil)
 	if err != nil || strings.Contains(out, "late") || time.Since(began) > 20*time.Second {
 		t.Errorf("%v, %q after %v", err, out, time.Since(began))
 	}
@@ -190,7 +195,7 @@ func TestWhatACommandLeavesBehindInItsGroupEndsWithIt(t *testing.T) {
 
 func TestAProcessThatLeftTheGroupDoesNotHoldTheEndUp(t *testing.T) {
 	began := time.Now()
-	_, err, _ := run(t.Context(), t, `setsid sleep 8 & while [ ! -e "$SLIPWAY_RESULT" ]; do sleep 0.02; [ "$(cut -d" " -f6 /proc/$!/stat)" = "$!" ] && echo 1 > "$SLIPWAY_RESULT"; done; exit 0`, nil)
+	_, _, err := run(t.Context(), t, `setsid sleep 8 & while [ ! -e "$SLIPWAY_RESULT" ]; do sleep 0.02; [ "$(cut -d" " -f6 /proc/$!/stat)" = "$!" ] && echo 1 > "$SLIPWAY_RESULT"; done; exit 0`, nil)
 	if took := time.Since(began); err != nil || took > 7*time.Second || took < drainWithin {
 		t.Errorf("%v after %v", err, took)
 	}

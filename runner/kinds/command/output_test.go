@@ -54,3 +54,13 @@ func runTo(ctx context.Context, t *testing.T, script string, out io.Writer, over
 	}
 	return Run(ctx, handler.Task{ID: "t-1", Attempt: 1, Params: raw, Stdout: out, Stderr: out, Dir: t.TempDir(), Overdue: overdue})
 }
+
+// asJSON writes a value for a comparison.
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

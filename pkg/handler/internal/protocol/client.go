@@ -67,15 +67,15 @@ type Finish struct {
 // ErrStale is a 409: this pod does not hold the Attempt, or no longer.
 var ErrStale = errors.New("refused as stale")
 
-// Refused is any other answer that is no success.
-type Refused struct {
+// RefusedError is any other answer that is no success.
+type RefusedError struct {
 	Status     int
 	Text       string
 	RetryAfter time.Duration
 }
 
 // Error tells the status and the beginning of the answer.
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	if r.Text == "" {
 		return fmt.Sprintf("answer %d", r.Status)
 	}
@@ -84,7 +84,7 @@ func (r *Refused) Error() string {
 
 // Final reports whether the same call can never succeed: the control plane understood it and will not have it. An
 // identity that is refused is not final: a TokenReview may lag behind the pod.
-func (r *Refused) Final() bool {
+func (r *RefusedError) Final() bool {
 	switch r.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
@@ -194,7 +194,7 @@ func (c *Client) call(ctx context.Context, verb, bearer string, body, answer any
 		return fmt.Errorf("%s: %w: %s", verb, ErrStale, excerpt(text))
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("%s: %w", verb, &Refused{Status: resp.StatusCode, Text: excerpt(text), RetryAfter: retryAfter(resp)})
+		return fmt.Errorf("%s: %w", verb, &RefusedError{Status: resp.StatusCode, Text: excerpt(text), RetryAfter: retryAfter(resp)})
 	}
 	if answer == nil {
 		return nil

@@ -97,7 +97,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		413: {final: true}, 422: {final: true}, 429: {}, 500: {}, 503: {},
 	}
 	for status, want := range cases {
-		c, _ := server(t, func(w http.ResponseWriter, r *http.Request) {
+		c, _ := server(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(status)
@@ -110,7 +110,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 			}
 			continue
 		}
-		var refused *Refused
+		var refused *RefusedError
 		switch {
 		case errors.Is(err, ErrStale) != want.stale:
 			t.Errorf("%d: stale is %v", status, !want.stale)
@@ -122,7 +122,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 }
 
 func TestAnEndlessAnswerIsCut(t *testing.T) {
-	c, _ := server(t, func(w http.ResponseWriter, r *http.Request) {
+	c, _ := server(t, func(w http.ResponseWriter, _ *http.Request) {
 		chunk := make([]byte, 64<<10)
 		for range 40 {
 			if _, err := w.Write(chunk); err != nil {

@@ -43,6 +43,7 @@ var (
 )
 
 func TestEveryVerdictIsRightAfterBothReplicasWereDead(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node, Replicas: 2})
 	user, ns := r.User(t, r.Namespace()), r.Namespace()
 	lines := []struct {
@@ -95,6 +96,7 @@ func TestEveryVerdictIsRightAfterBothReplicasWereDead(t *testing.T) {
 }
 
 func TestEndsDuringADatabaseOutageAndWithoutAControlPlaneAreAllKnown(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node, Replicas: 2})
 	user, ns := r.User(t, r.Namespace()), r.Namespace()
 	want := map[string]wanted{}
@@ -140,6 +142,7 @@ func TestEndsDuringADatabaseOutageAndWithoutAControlPlaneAreAllKnown(t *testing.
 }
 
 func TestARunnerCutOffAfterStartEndsByItsTerminationMessage(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	user := r.User(t, r.Namespace())
 	id := user.Submit(t, shell(r.Namespace(), "sleep 5; exit 0", nil)).ID
@@ -155,6 +158,7 @@ func TestARunnerCutOffAfterStartEndsByItsTerminationMessage(t *testing.T) {
 }
 
 func TestARunnerCutOffBeforeStartIsLostAndTriedAgain(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	user := r.User(t, r.Namespace())
 	r.Gate.Cut()
@@ -173,6 +177,7 @@ func TestARunnerCutOffBeforeStartIsLostAndTriedAgain(t *testing.T) {
 }
 
 func TestLogsAreTheCommandsOwnBytesByKubectlAndByTheAPI(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	user := r.User(t, r.Namespace())
 	mark := rig.Name("mark")
@@ -200,6 +205,7 @@ func TestLogsAreTheCommandsOwnBytesByKubectlAndByTheAPI(t *testing.T) {
 }
 
 func TestACancelStopsTheCommandAndKeepsItsLog(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	user := r.User(t, r.Namespace())
 	id := user.Submit(t, shell(r.Namespace(), `trap 'echo told; exit 0' TERM; echo begun; while :; do sleep 0.1; done`, nil)).ID
@@ -217,6 +223,7 @@ func TestACancelStopsTheCommandAndKeepsItsLog(t *testing.T) {
 }
 
 func TestTwoSlipwaysInOneNamespaceDoNotTouchEachOthersJobs(t *testing.T) {
+	t.Parallel()
 	hasty := map[string]string{"SLIPWAY_SWEEP_EVERY": "200ms", "SLIPWAY_SWEEP_AGE": "1ms", "SLIPWAY_RESYNC": "1s"}
 	first := rig.New(t, rig.Options{Profile: local.API, Env: hasty})
 	second := rig.New(t, rig.Options{Profile: local.API, Env: hasty, Share: first})

@@ -20,8 +20,15 @@ import (
 	"slipway.dev/slipway/e2e/cluster/local"
 )
 
-// clusterName names the API server of these tests. SLIPWAY_KEEP_CLUSTER leaves it running for the next run.
-const clusterName = "test-kube"
+// clusterName names the API server of these tests: one for each run, unless SLIPWAY_KEEP_CLUSTER asks to leave it running
+// for the next one.
+var clusterName = "test-kube"
+
+func init() {
+	if os.Getenv("SLIPWAY_KEEP_CLUSTER") == "" {
+		clusterName = fmt.Sprintf("test-kube-%d", os.Getpid())
+	}
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/e2e/bench/plain"
 	"slipway.dev/slipway/e2e/bench/report"
 )
 
@@ -48,7 +49,7 @@ func (b *rig) fill(ctx context.Context, lanes, per int) error {
 			items = nil
 		}
 	}
-	return statement(ctx, b.url, "ANALYZE")
+	return plain.Exec(ctx, b.url, "ANALYZE")
 }
 
 // pace is how a cycle runs.
@@ -69,7 +70,7 @@ func (b *rig) cycle(ctx context.Context, name string, batch int, budget float64)
 	if err != nil {
 		return err
 	}
-	b.atLeast("claim + finish, "+name, "/s", budget, n)
+	b.atLeast("claim + finish, "+name, budget, n)
 	b.add("claim at full speed, "+name+", p50", "ms", 0, report.Quantile(claims, .5))
 	return b.report.Samples("claim "+name, b.round, claims)
 }
@@ -164,7 +165,7 @@ func behind(ctx context.Context, b *rig) error {
 			eligible_at, rank, created_by, created_at)
 		SELECT gen_random_uuid(), nextval('slipway.task_seq'), lane, queue, namespace, kind, name, mode, class, executor, params, spec, state,
 			run_at, eligible_at, rank, created_by, created_at FROM slipway.tasks, generate_series(1, %d) WHERE id = '%s'`, busy, seed[0].Task.ID)
-	if err := statement(ctx, b.url, more); err != nil {
+	if err := plain.Exec(ctx, b.url, more); err != nil {
 		return err
 	}
 	if err := b.fill(ctx, 50, 100); err != nil {

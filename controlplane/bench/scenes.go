@@ -3,14 +3,12 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/e2e/bench/plain"
 	"slipway.dev/slipway/e2e/bench/report"
 	"slipway.dev/slipway/pkg/task"
 )
@@ -62,8 +60,8 @@ func acceptFull(ctx context.Context, b *rig) error {
 	if err != nil {
 		return err
 	}
-	b.atLeast("single submits, 16 clients", "/s", 1500, n)
-	n, err = b.flood(ctx, 4, 2*time.Second, func(ctx context.Context, worker, n int) (int, error) {
+	b.atLeast("single submits, 16 clients", 1500, n)
+	n, err = b.flood(ctx, 4, 2*time.Second, func(ctx context.Context, _, n int) (int, error) {
 		items := make([]store.Item, 100)
 		for i := range items {
 			items[i] = item(fmt.Sprintf("volume:ns/%d", (n*7+i)%350), "ns")
@@ -71,7 +69,7 @@ func acceptFull(ctx context.Context, b *rig) error {
 		_, err := b.Enqueue(ctx, store.Batch{Caller: "bench", Items: items})
 		return len(items), err
 	})
-	b.atLeast("tasks in batches of 100, 350 shared lanes", "/s", 8000, n)
+	b.atLeast("tasks in batches of 100, 350 shared lanes", 8000, n)
 	return err
 }
 
@@ -178,10 +176,10 @@ func (p *pickups) dispatch(ctx context.Context) error {
 			return nil
 		}
 		got, err := p.Claim(ctx, pickupQueue, 20)
-		if ctx.Err() != nil {
-			return nil
-		}
 		if err != nil {
+			if ctx.Err() != nil {
+				err = nil // the scene is over
+			}
 			return err
 		}
 		p.mu.Lock()
@@ -211,19 +209,7 @@ var success = task.Verdict{Outcome: task.OutcomeSucceeded, Spends: task.SpendsRe
 
 // machine measures what this machine gives a plain program at this moment: single-row commits, 16 clients.
 func machine(ctx context.Context, b *rig) error {
-	pool, err := pgxpool.New(ctx, b.url+"&pool_max_conns=16")
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	if _, err := pool.Exec(ctx, "CREATE TABLE public.plain (id bigserial PRIMARY KEY, payload text)"); err != nil {
-		return err
-	}
-	filler := strings.Repeat("x", 450)
-	n, err := b.flood(ctx, 16, 2*time.Second, func(ctx context.Context, _, _ int) (int, error) {
-		_, err := pool.Exec(ctx, "INSERT INTO public.plain (payload) VALUES ($1)", filler)
-		return 1, err
-	})
-	b.atLeast("for comparison: plain one-row commits, 16 clients", "/s", 0, n)
+	n, err := plain.Commits(ctx, b.url, conns, 2*time.Second)
+	b.atLeast("for comparison: plain one-row commits, 16 clients", 0, n)
 	return err
 }

@@ -203,7 +203,7 @@ func (s *Server) start() error {
 			started <- fmt.Errorf("open the server's log: %w", err)
 			return
 		}
-		defer log.Close()
+		defer func() { _ = log.Close() }() // the server has a handle of its own
 		cmd.Stdout, cmd.Stderr = log, log
 		if err := cmd.Start(); err != nil {
 			started <- fmt.Errorf("start the server: %w", err)
@@ -348,7 +348,7 @@ func freePort() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }() // it has told its port
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 

@@ -129,7 +129,7 @@ func Exec(ctx context.Context, url, sql string) error {
 	if err != nil {
 		return fmt.Errorf("connect to the test server: %w", err)
 	}
-	defer conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }() // it was used for one statement
 	if _, err := conn.Exec(ctx, sql); err != nil {
 		return fmt.Errorf("%s: %w", sql, err)
 	}

@@ -52,7 +52,7 @@ type standing struct {
 
 func readStanding(tx *gorm.DB, attempt, fence int64) (standing, error) {
 	var rows []standing
-	if _, err := query(tx, "attempt/standing", args{"attempt": attempt}, &rows); err != nil {
+	if err := query(tx, "attempt/standing", args{"attempt": attempt}, &rows); err != nil {
 		return standing{}, err
 	}
 	if len(rows) == 0 || rows[0].Fence != fence {
@@ -209,7 +209,7 @@ func compressTail(tail []byte) []byte {
 // LogTail gives the kept end of an Attempt's log; ErrNotFound where none is kept.
 func (s *Store) LogTail(ctx context.Context, attempt int64) ([]byte, error) {
 	var rows []struct{ Bytes []byte }
-	if _, err := query(s.db.WithContext(ctx), "attempt/log", args{"attempt": attempt}, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/log", args{"attempt": attempt}, &rows); err != nil {
 		return nil, classify(ctx, err)
 	}
 	if len(rows) == 0 {

@@ -118,7 +118,7 @@ func (s *Store) storeBeats(ctx context.Context, batch map[beatKey]*waitingBeat) 
 	}
 	err := s.inTx(ctx, func(tx *gorm.DB) error {
 		stored = nil
-		_, err := query(tx, "attempt/beats", args{"beats": jsonOf(rows), "lease": float64(task.Lease)}, &stored)
+		err := query(tx, "attempt/beats", args{"beats": jsonOf(rows), "lease": float64(task.Lease)}, &stored)
 		return err
 	})
 	if err != nil {

@@ -67,7 +67,7 @@ func cancelOne(tx *gorm.DB, e *effects, where whereRow, ask cancelAsk) error {
 		return err
 	}
 	var row cancelRow
-	if _, err := query(tx, "cancel/read", args{"task": where.Key}, &row); err != nil {
+	if err := query(tx, "cancel/read", args{"task": where.Key}, &row); err != nil {
 		return err
 	}
 	return cancelLocked(tx, e, lane, row, ask)
@@ -86,8 +86,7 @@ func cancelLocked(tx *gorm.DB, e *effects, lane *laneRow, row cancelRow, ask can
 			reason = task.ReasonSuperseded
 		}
 		how := ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: reason, message: ask.note, by: ask.by}
-		_, err := endQueuedOne(tx, e, lane, row.Key, how)
-		return err
+		return endQueuedOne(tx, e, lane, row.Key, how)
 	case row.CancelAt == nil:
 		return askStop(tx, e, stopAsk{task: row.Key, why: ask.why, by: ask.by, note: ask.note})
 	}

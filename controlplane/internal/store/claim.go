@@ -77,14 +77,14 @@ type headRow struct {
 // run is the transaction: queue row, room, lanes, heads.
 func (c *claim) run() error {
 	var rows []queueRow
-	if _, err := query(c.tx, "claim/queue", args{"queue": c.queue}, &rows); err != nil {
+	if err := query(c.tx, "claim/queue", args{"queue": c.queue}, &rows); err != nil {
 		return err
 	}
 	if len(rows) == 0 {
 		return fmt.Errorf("queue %s: %w", c.queue, ErrNotFound)
 	}
 	c.row = rows[0]
-	if _, err := query(c.tx, "claim/room", args{"queue": c.queue}, &c.room); err != nil {
+	if err := query(c.tx, "claim/room", args{"queue": c.queue}, &c.room); err != nil {
 		return err
 	}
 	want := c.want()
@@ -99,7 +99,7 @@ func (c *claim) run() error {
 		c.result.More = n > 0 && int(n) >= want
 	}
 	var lanes lanesRow
-	_, err := query(c.tx, "claim/lanes", args{
+	err := query(c.tx, "claim/lanes", args{
 		"queue": c.queue, "want": want, "ns_cap": c.row.NsCap,
 		"frozen": list(c.room.FrozenNamespaces), "off": list(c.room.OffKinds),
 	}, &lanes)
@@ -173,7 +173,7 @@ func (c *claim) next(l lanesRow, want int) {
 
 func (c *claim) take(lanes []byte) error {
 	var rows []headRow
-	if _, err := query(c.tx, "claim/heads", args{"lanes": string(lanes), "queue": c.queue, "replica": c.replica}, &rows); err != nil {
+	if err := query(c.tx, "claim/heads", args{"lanes": string(lanes), "queue": c.queue, "replica": c.replica}, &rows); err != nil {
 		return err
 	}
 	for _, r := range rows {

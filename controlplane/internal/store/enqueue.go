@@ -176,7 +176,7 @@ func (w *submit) remember(tx *gorm.DB) error {
 	const tries = 3 // an answer that is over is taken out of the way once; another may win the place
 	for range tries {
 		var won []struct{ Key string }
-		if _, err := query(tx, "enqueue/remember", args{"caller": w.batch.Caller, "keys": jsonOf(rows)}, &won); err != nil {
+		if err := query(tx, "enqueue/remember", args{"caller": w.batch.Caller, "keys": jsonOf(rows)}, &won); err != nil {
 			if sqlState(err) == lockNotAvailable {
 				return conflict(Conflict{Item: -1, Reason: ConflictInProgress}) // the transaction of the first sender is still open
 			}
@@ -219,7 +219,7 @@ func (w *submit) recall(tx *gorm.DB, rows []keyRow) ([]overRow, error) {
 		Answer    []byte
 		Over      bool
 	}
-	if _, err := query(tx, "enqueue/recall", args{"caller": w.batch.Caller, "keys": jsonOf(names)}, &found); err != nil {
+	if err := query(tx, "enqueue/recall", args{"caller": w.batch.Caller, "keys": jsonOf(names)}, &found); err != nil {
 		return nil, err
 	}
 	var over []overRow

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -80,14 +79,14 @@ type endRow struct {
 func (f *finish) run(tx *gorm.DB) error {
 	f.effects = effects{}
 	var lanes []laneRow
-	if _, err := query(tx, "finish/lock", args{"attempt": f.attempt}, &lanes); err != nil {
+	if err := query(tx, "finish/lock", args{"attempt": f.attempt}, &lanes); err != nil {
 		return err
 	}
 	if len(lanes) == 0 {
 		return ErrStale // no such Attempt, or its private lane went with its end
 	}
 	var rows []decideRow
-	if _, err := query(tx, "finish/decide", args{"attempt": f.attempt}, &rows); err != nil {
+	if err := query(tx, "finish/decide", args{"attempt": f.attempt}, &rows); err != nil {
 		return err
 	}
 	if len(rows) == 0 || rows[0].AFinished || rows[0].AFence != f.fence {
@@ -119,10 +118,8 @@ func (f *finish) unlessReported(a decideRow) error {
 		return nil // a verdict may differ from the report that it was made with: told to stop, and the pod says by whom
 	}
 	var said task.Report
-	if err := json.Unmarshal(a.AReport, &said); err != nil {
-		return nil // what cannot be read decides nothing
-	}
-	if said.Outcome != f.verdict.Outcome {
+	// What cannot be read decides nothing.
+	if readable := json.Unmarshal(a.AReport, &said) == nil; readable && said.Outcome != f.verdict.Outcome {
 		return ErrChanged
 	}
 	return nil
@@ -149,7 +146,7 @@ func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
 		evidence = &text
 	}
 	var rows []endRow
-	_, err := query(tx, "finish/end", args{
+	err := query(tx, "finish/end", args{
 		"attempt": f.attempt, "fence": f.fence, "reported": e.reported, "lane": e.lane.Key, "last_seq": e.lane.LastSeq, "replica": f.replica,
 		"outcome": string(f.verdict.Outcome), "reason": string(f.verdict.Reason), "message": f.verdict.Message,
 		"rule": f.verdict.Rule, "exit_code": f.verdict.ExitCode, "evidence": evidence,
@@ -177,7 +174,7 @@ func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
 // happened says, after a commit that nobody answered, whether the Attempt ended as we wanted.
 func (f *finish) happened(db *gorm.DB) (bool, error) {
 	var rows []finishRow
-	if _, err := query(db, "finish/read", args{"attempt": f.attempt}, &rows); err != nil {
+	if err := query(db, "finish/read", args{"attempt": f.attempt}, &rows); err != nil {
 		return false, err
 	}
 	if len(rows) == 0 || rows[0].Fence != f.fence {
@@ -189,7 +186,7 @@ func (f *finish) happened(db *gorm.DB) (bool, error) {
 // readTask reads a Task by its key inside a transaction.
 func readTask(tx *gorm.DB, key int64) (task.Task, error) {
 	var rows []taskRow
-	if _, err := query(tx, "finish/task", args{"task": key}, &rows); err != nil {
+	if err := query(tx, "finish/task", args{"task": key}, &rows); err != nil {
 		return task.Task{}, err
 	}
 	if len(rows) == 0 {
@@ -197,6 +194,3 @@ func readTask(tx *gorm.DB, key int64) (task.Task, error) {
 	}
 	return rows[0].task()
 }
-
-// isStale tells a stale write from trouble.
-func isStale(err error) bool { return errors.Is(err, ErrStale) }

@@ -72,7 +72,7 @@ func (w *submit) insert(tx *gorm.DB) error {
 		return nil
 	}
 	var rows []insertedRow
-	_, err := query(tx, "enqueue/insert", args{"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller}, &rows)
+	err := query(tx, "enqueue/insert", args{"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller}, &rows)
 	switch {
 	case sqlState(err) == uniqueViolation && constraint(err) == "tasks_fire":
 		return conflict(Conflict{Item: -1, Reason: ConflictFired})

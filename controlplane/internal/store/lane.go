@@ -27,7 +27,7 @@ type newLane struct {
 // lockLanes locks lanes in one statement and makes those that must exist.
 func lockLanes(tx *gorm.DB, lanes []newLane) ([]laneRow, error) {
 	var rows []laneRow
-	_, err := query(tx, "lane/lock_or_make", args{"lanes": jsonOf(lanes)}, &rows)
+	err := query(tx, "lane/lock_or_make", args{"lanes": jsonOf(lanes)}, &rows)
 	return rows, err
 }
 
@@ -68,7 +68,7 @@ func findTask(tx *gorm.DB, condition string, value any) (whereRow, error) {
 // showLane makes a lane show its head, unless somebody holds it.
 func showLane(tx *gorm.DB, e *effects, lane string) error {
 	var shown []struct{ Queue string }
-	if _, err := query(tx, "lane/show", args{"lane": lane}, &shown); err != nil {
+	if err := query(tx, "lane/show", args{"lane": lane}, &shown); err != nil {
 		return err
 	}
 	for _, s := range shown {
@@ -100,7 +100,7 @@ type ending struct {
 
 func endQueued(tx *gorm.DB, e *effects, keys []int64, how ending) (ended int, err error) {
 	var done struct{ Ended, Nudged int }
-	_, err = query(tx, "lane/end_queued", args{
+	err = query(tx, "lane/end_queued", args{
 		"tasks": jsonOf(keys), "state": string(how.state), "outcome": string(how.outcome), "reason": string(how.reason),
 		"message": clean(how.message, maxMessage), "by": how.by,
 	}, &done)
@@ -109,16 +109,16 @@ func endQueued(tx *gorm.DB, e *effects, keys []int64, how ending) (ended int, er
 }
 
 // endQueuedOne ends one queued Task and shows its lane; a private lane goes with it.
-func endQueuedOne(tx *gorm.DB, e *effects, lane *laneRow, key int64, how ending) (bool, error) {
+func endQueuedOne(tx *gorm.DB, e *effects, lane *laneRow, key int64, how ending) error {
 	n, err := endQueued(tx, e, []int64{key}, how)
 	if err != nil || n == 0 {
-		return false, err
+		return err
 	}
 	if lane.Private {
 		_, err = exec(tx, "lane/drop", args{"lane": lane.Key})
-		return true, err
+		return err
 	}
-	return true, showLane(tx, e, lane.Key)
+	return showLane(tx, e, lane.Key)
 }
 
 // stopAsk is a wish that the running Task of a lane ends.
@@ -133,7 +133,7 @@ func askStop(tx *gorm.DB, e *effects, ask stopAsk) error {
 		Asked, Nudged int
 		Attempt       *int64
 	}
-	_, err := query(tx, "lane/ask_stop", args{"task": ask.task, "why": string(ask.why), "by": ask.by, "note": clean(ask.note, maxNote)}, &done)
+	err := query(tx, "lane/ask_stop", args{"task": ask.task, "why": string(ask.why), "by": ask.by, "note": clean(ask.note, maxNote)}, &done)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func supersede(tx *gorm.DB, e *effects, r replacement) (front *int64, err error)
 		Key       int64
 		ID, State string
 	}
-	if _, err := query(tx, "lane/superseded", args{"lane": r.lane, "kinds": jsonOf(kinds)}, &met); err != nil {
+	if err := query(tx, "lane/superseded", args{"lane": r.lane, "kinds": jsonOf(kinds)}, &met); err != nil {
 		return nil, err
 	}
 	note := "replaced by task " + r.id
@@ -187,7 +187,7 @@ func supersede(tx *gorm.DB, e *effects, r replacement) (front *int64, err error)
 		Seq  int64
 		Room bool
 	}
-	if _, err := query(tx, "lane/front", args{"lane": r.lane}, &place); err != nil || len(place) == 0 {
+	if err := query(tx, "lane/front", args{"lane": r.lane}, &place); err != nil || len(place) == 0 {
 		return nil, err
 	}
 	if !place[0].Room {

@@ -31,7 +31,7 @@ func Migrate(ctx context.Context, url string, log *slog.Logger) error {
 		return err
 	}
 	db := stdlib.OpenDB(*cfg)
-	defer db.Close()
+	defer func() { _ = db.Close() }() // nothing is kept in it
 	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.Files,
 		goose.WithTableName(versionTable),
 		goose.WithSessionLocker(&migrationLock{log: log, patience: migrationPatience}),

@@ -79,7 +79,7 @@ func (w *submit) stored(tx *gorm.DB, wanted map[string]bool) (map[string]needRow
 		}
 	}
 	var rows []needRow
-	if _, err := query(tx, "enqueue/needs", args{"ids": jsonOf(ids)}, &rows); err != nil {
+	if err := query(tx, "enqueue/needs", args{"ids": jsonOf(ids)}, &rows); err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
@@ -93,7 +93,7 @@ func (w *submit) gates(tx *gorm.DB) error {
 	fresh := w.fresh()
 	if slices.ContainsFunc(fresh, func(e *entry) bool { return !e.item.RunAt.IsZero() }) {
 		var row struct{ Now time.Time }
-		if _, err := query(tx, "lane/now", nil, &row); err != nil {
+		if err := query(tx, "lane/now", nil, &row); err != nil {
 			return err
 		}
 		w.now = row.Now
@@ -179,7 +179,7 @@ func (w *submit) read(tx *gorm.DB) error {
 		return nil
 	}
 	var rows []standingRow
-	if _, err := query(tx, "enqueue/standing", args{"lanes": jsonOf(slices.Sorted(maps.Keys(wanted)))}, &rows); err != nil {
+	if err := query(tx, "enqueue/standing", args{"lanes": jsonOf(slices.Sorted(maps.Keys(wanted)))}, &rows); err != nil {
 		return err
 	}
 	for i := range rows {
@@ -278,7 +278,7 @@ func (w *submit) absorb(tx *gorm.DB) error {
 	if len(newest) > 0 {
 		var done struct{ N int }
 		a := args{"items": jsonOf(slices.Collect(maps.Values(newest))), "events": jsonOf(events), "by": w.batch.Caller}
-		if _, err := query(tx, "enqueue/absorb", a, &done); err != nil {
+		if err := query(tx, "enqueue/absorb", a, &done); err != nil {
 			return err
 		}
 	}

@@ -82,39 +82,40 @@ func (s statement) bind(a args) []any {
 
 // query runs a named statement on GORM's connection or transaction and scans its rows into dest: a pointer to a
 // struct, which takes the first row, or to a slice. GORM's own Raw would render each statement for a log that is off.
-func query(tx *gorm.DB, name string, a args, dest any) (n int64, err error) {
+func query(tx *gorm.DB, name string, a args, dest any) error {
 	s := named(name)
 	rows, err := tx.Statement.ConnPool.QueryContext(tx.Statement.Context, s.sql, s.bind(a)...)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer rows.Close()
-	if n, err = scan(tx, rows, reflect.ValueOf(dest).Elem()); err != nil {
-		return n, fmt.Errorf("%s: %w", name, err)
+	defer func() { _ = rows.Close() }() // scan has asked for their error
+	if err := scan(tx, rows, reflect.ValueOf(dest).Elem()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return n, nil
+	return nil
 }
 
-func scan(tx *gorm.DB, rows *sql.Rows, into reflect.Value) (n int64, err error) {
+func scan(tx *gorm.DB, rows *sql.Rows, into reflect.Value) error {
 	many := into.Kind() == reflect.Slice
-	for ; rows.Next() && (many || n == 0); n++ {
+	for first := true; rows.Next() && (many || first); first = false {
 		row := into
 		if many {
 			row = reflect.New(into.Type().Elem()).Elem()
 		}
+		var err error
 		if row.Kind() == reflect.Struct {
 			err = tx.ScanRows(rows, row.Addr().Interface())
 		} else {
 			err = rows.Scan(row.Addr().Interface())
 		}
 		if err != nil {
-			return n, err
+			return err
 		}
 		if many {
 			into.Set(reflect.Append(into, row))
 		}
 	}
-	return n, rows.Err()
+	return rows.Err()
 }
 
 // exec runs a named statement and gives the number of rows it changed.

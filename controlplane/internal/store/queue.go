@@ -22,7 +22,7 @@ type queueListRow struct {
 // Queues lists the queues with what stands in them; Queued is counted up to 10,001.
 func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	var rows []queueListRow
-	if _, err := query(s.db.WithContext(ctx), "queue/list", nil, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "queue/list", nil, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list queues: %w", err))
 	}
 	out := make([]Queue, len(rows))
@@ -134,7 +134,7 @@ func (s *Store) Freeze(ctx context.Context, f Freeze, d time.Duration) (Freeze, 
 		CreatedAt, ExpiresAt time.Time
 	}
 	err := s.audited(ctx, audit{actor: f.Actor, verb: "freeze", resource: "freezes", name: f.Namespace + "/" + f.Queue, data: f}, func(tx *gorm.DB, _ *effects) error {
-		_, err := query(tx, "queue/freeze", args{
+		err := query(tx, "queue/freeze", args{
 			"namespace": f.Namespace, "queue": f.Queue, "actor": f.Actor, "reason": clean(f.Reason, maxNote), "seconds": d.Seconds(),
 		}, &made)
 		return err
@@ -176,7 +176,7 @@ func wakeAll(tx *gorm.DB, e *effects) error {
 // Freezes lists the freezes in force.
 func (s *Store) Freezes(ctx context.Context) ([]Freeze, error) {
 	var rows []Freeze
-	if _, err := query(s.db.WithContext(ctx), "queue/freezes", nil, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "queue/freezes", nil, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list freezes: %w", err))
 	}
 	return rows, nil

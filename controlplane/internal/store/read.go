@@ -17,7 +17,7 @@ import (
 
 func (s *Store) tasksByID(ctx context.Context, ids []string) (map[string]task.Task, error) {
 	var rows []taskRow
-	if _, err := query(s.db.WithContext(ctx), "read/tasks", args{"ids": jsonOf(ids)}, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "read/tasks", args{"ids": jsonOf(ids)}, &rows); err != nil {
 		return nil, classify(ctx, err)
 	}
 	found := make(map[string]task.Task, len(rows))
@@ -45,7 +45,7 @@ func (s *Store) OpenAttempt(ctx context.Context, attempt int64) (task.Task, task
 		Row taskRow `gorm:"embedded"`
 		Now time.Time
 	}
-	if _, err := query(db, "read/task_of_attempt", args{"attempt": attempt}, &rows); err != nil {
+	if err := query(db, "read/task_of_attempt", args{"attempt": attempt}, &rows); err != nil {
 		return fail(err)
 	}
 	if len(rows) == 0 {
@@ -60,7 +60,7 @@ func (s *Store) OpenAttempt(ctx context.Context, attempt int64) (task.Task, task
 
 func readAttempt(db *gorm.DB, attempt int64) (task.Attempt, error) {
 	var rows []attemptRow
-	if _, err := query(db, "attempt/read", args{"attempt": attempt}, &rows); err != nil {
+	if err := query(db, "attempt/read", args{"attempt": attempt}, &rows); err != nil {
 		return task.Attempt{}, err
 	}
 	if len(rows) == 0 {
@@ -83,7 +83,7 @@ func (s *Store) OpenAttempts(ctx context.Context) ([]int64, error) {
 func (s *Store) LeasedOverdue(ctx context.Context, age time.Duration, limit int) ([]Claimed, error) {
 	var ids []int64
 	a := args{"age": age.Seconds(), "limit": limit}
-	if _, err := query(s.db.WithContext(ctx), "attempt/overdue", a, &ids); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/overdue", a, &ids); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list overdue launches: %w", err))
 	}
 	out := make([]Claimed, 0, len(ids))
@@ -110,7 +110,7 @@ func (s *Store) KnownAttempts(ctx context.Context, ids []int64) (map[int64]Attem
 		ID, Fence    int64
 		Open, Closed bool
 	}
-	if _, err := query(s.db.WithContext(ctx), "attempt/known", args{"ids": jsonOf(ids)}, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/known", args{"ids": jsonOf(ids)}, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("look up attempts: %w", err))
 	}
 	for _, r := range rows {
@@ -132,7 +132,7 @@ func (s *Store) attemptsOf(ctx context.Context, id string, limit int) ([]task.At
 		return nil, ErrNotFound
 	}
 	var rows []attemptRow
-	if _, err := query(s.db.WithContext(ctx), "attempt/of_task", args{"id": id, "limit": limit}, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/of_task", args{"id": id, "limit": limit}, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list attempts of task %s: %w", id, err))
 	}
 	out := make([]task.Attempt, len(rows))
@@ -149,7 +149,7 @@ func (s *Store) attemptsOf(ctx context.Context, id string, limit int) ([]task.At
 // Children lists the children of a composite Task in the order in which they were given.
 func (s *Store) Children(ctx context.Context, t task.Task) ([]task.Task, error) {
 	var rows []taskRow
-	if _, err := query(s.db.WithContext(ctx), "read/children", args{"parent": t.Key, "parent_id": t.ID}, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "read/children", args{"parent": t.Key, "parent_id": t.ID}, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list children of task %s: %w", t.ID, err))
 	}
 	out := make([]task.Task, len(rows))
@@ -181,7 +181,7 @@ func (s *Store) Events(ctx context.Context, id, after string, limit int) ([]task
 		Data             []byte
 	}
 	a := args{"id": id, "xid": strconv.FormatUint(xid, 10), "after": last, "limit": limit}
-	if _, err := query(s.db.WithContext(ctx), "read/events", a, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "read/events", a, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list events of task %s: %w", id, err))
 	}
 	out := make([]task.Event, len(rows))
@@ -212,7 +212,7 @@ func position(text string) (xid uint64, id int64, err error) {
 // OldestClosedJobs names Jobs of ended Attempts in a namespace, the longest closed first.
 func (s *Store) OldestClosedJobs(ctx context.Context, namespace string, n int) ([]ClosedJob, error) {
 	var rows []ClosedJob
-	if _, err := query(s.db.WithContext(ctx), "attempt/closed_jobs", args{"namespace": namespace, "limit": n}, &rows); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/closed_jobs", args{"namespace": namespace, "limit": n}, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("list closed jobs of namespace %s: %w", namespace, err))
 	}
 	return rows, nil
@@ -221,7 +221,7 @@ func (s *Store) OldestClosedJobs(ctx context.Context, namespace string, n int) (
 // MaxFence is the last fence drawn.
 func (s *Store) MaxFence(ctx context.Context) (int64, error) {
 	var row struct{ Fence int64 }
-	if _, err := query(s.db.WithContext(ctx), "attempt/max_fence", nil, &row); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/max_fence", nil, &row); err != nil {
 		return 0, classify(ctx, fmt.Errorf("read the last fence: %w", err))
 	}
 	return row.Fence, nil
@@ -231,7 +231,7 @@ func (s *Store) MaxFence(ctx context.Context) (int64, error) {
 // restored to an earlier time.
 func (s *Store) RaiseFence(ctx context.Context, above int64) error {
 	var row struct{ Fence int64 }
-	if _, err := query(s.db.WithContext(ctx), "attempt/raise_fence", args{"above": above}, &row); err != nil {
+	if err := query(s.db.WithContext(ctx), "attempt/raise_fence", args{"above": above}, &row); err != nil {
 		return classify(ctx, fmt.Errorf("raise the fence: %w", err))
 	}
 	return nil

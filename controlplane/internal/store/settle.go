@@ -38,7 +38,7 @@ func (s *Store) ExpireQueued(ctx context.Context, limit int) (n int, err error) 
 // lookAt lists Tasks without a lock and looks at each in a transaction of its own.
 func (s *Store) lookAt(ctx context.Context, list string, limit int, look func(context.Context, int64) error) (int, error) {
 	var keys []int64
-	if _, err := query(s.db.WithContext(ctx), list, args{"limit": limit}, &keys); err != nil {
+	if err := query(s.db.WithContext(ctx), list, args{"limit": limit}, &keys); err != nil {
 		return 0, classify(ctx, err)
 	}
 	var errs []error
@@ -103,7 +103,7 @@ func (s *Store) withFacts(ctx context.Context, key int64, settling bool, fn func
 			}
 		}
 		u := locked{tx: tx, e: &e, lane: lane, replica: s.cfg.Replica}
-		if _, err := query(tx, "settle/facts", args{"task": key}, &u.facts); err != nil {
+		if err := query(tx, "settle/facts", args{"task": key}, &u.facts); err != nil {
 			return err
 		}
 		if task.State(u.facts.State).Terminal() {
@@ -210,8 +210,7 @@ func (u locked) do(d step) error {
 		return u.enter()
 	case stepEnd:
 		d.ending.by = u.replica
-		_, err := endQueuedOne(u.tx, u.e, u.lane, u.facts.Key, d.ending)
-		return err
+		return endQueuedOne(u.tx, u.e, u.lane, u.facts.Key, d.ending)
 	case stepCancel:
 		row := cancelRow{Key: u.facts.Key, ID: u.facts.ID, State: u.facts.State, Children: u.facts.Children, CancelAt: u.facts.CancelAt}
 		ask := cancelAsk{by: value(u.facts.ParentCancelBy), note: "its parent " + value(u.facts.ParentID) + " was ended"}
@@ -245,7 +244,7 @@ func (u locked) enter() error {
 
 func (u locked) closeParent(how ending) error {
 	var done struct{ Ended, Nudged int }
-	_, err := query(u.tx, "settle/end_parent", args{
+	err := query(u.tx, "settle/end_parent", args{
 		"task": u.facts.Key, "state": string(how.state), "outcome": string(how.outcome), "reason": string(how.reason),
 		"message": how.message, "replica": u.replica,
 	}, &done)
@@ -262,8 +261,7 @@ func (s *Store) expireOne(ctx context.Context, key int64) error {
 			return nil
 		}
 		how := ending{state: task.Failed, reason: task.ReasonQueueDeadline, message: u.waited(), by: u.replica}
-		_, err := endQueuedOne(u.tx, u.e, u.lane, key, how)
-		return err
+		return endQueuedOne(u.tx, u.e, u.lane, key, how)
 	})
 }
 

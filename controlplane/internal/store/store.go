@@ -140,7 +140,7 @@ func refusePooler(ctx context.Context, cfg *pgx.ConnConfig) error {
 		}
 		return classify(ctx, fmt.Errorf("connect to the database: %w", err))
 	}
-	defer first.Close(context.WithoutCancel(ctx))
+	defer func() { _ = first.Close(context.WithoutCancel(ctx)) }() // only a probe
 	own, err := serverProcess(ctx, first)
 	if err != nil || own == first.PgConn().PID() {
 		return err // PostgreSQL itself told the same number at the start
@@ -149,8 +149,8 @@ func refusePooler(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if err != nil {
 		return classify(ctx, fmt.Errorf("connect to the database: %w", err))
 	}
-	defer second.Close(context.WithoutCancel(ctx))
-	tx, err := second.Begin(ctx) // holds what it is given
+	defer func() { _ = second.Close(context.WithoutCancel(ctx)) }() // only a probe
+	tx, err := second.Begin(ctx)                                    // holds what it is given
 	if err != nil {
 		return classify(ctx, fmt.Errorf("probe for a pooler: %w", err))
 	}

@@ -36,7 +36,7 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *gorm.DB) error) error {
 		if !transient(err) {
 			break
 		}
-		wait := time.Duration(rand.Int64N(int64(5*time.Millisecond) << try))
+		wait := time.Duration(rand.Int64N(int64(5*time.Millisecond) << try)) //nolint:gosec // jitter, not a secret
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

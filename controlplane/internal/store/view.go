@@ -53,7 +53,7 @@ func (s *Store) Task(ctx context.Context, id string) (task.Task, View, error) {
 		return t, v, nil
 	}
 	var row viewRow
-	if _, err := query(s.db.WithContext(ctx), "read/view", args{"task": t.Key}, &row); err != nil {
+	if err := query(s.db.WithContext(ctx), "read/view", args{"task": t.Key}, &row); err != nil {
 		return task.Task{}, View{}, classify(ctx, fmt.Errorf("read what task %s waits for: %w", id, err))
 	}
 	v.After = rawList(row.Needs)

@@ -59,7 +59,7 @@ func (c *waitingCounts) get(tx *gorm.DB, k waitingKey) (*waitingCount, error) {
 		return have, nil
 	}
 	var rows []struct{ MaxQueued, Waiting int }
-	if _, err := query(tx, "queue/waiting", args{"queue": k.queue, "namespace": k.namespace}, &rows); err != nil || len(rows) == 0 {
+	if err := query(tx, "queue/waiting", args{"queue": k.queue, "namespace": k.namespace}, &rows); err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	have = &waitingCount{n: rows[0].Waiting, limit: rows[0].MaxQueued, until: time.Now().Add(fresh)}

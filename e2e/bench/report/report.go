@@ -5,6 +5,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,12 +91,12 @@ func (r *Report) Add(f Figure, value float64) {
 }
 
 // Samples keeps the raw durations of one round.
-func (r *Report) Samples(name string, round int, samples []time.Duration) error {
+func (r *Report) Samples(name string, round int, samples []time.Duration) (err error) {
 	f, err := os.Create(filepath.Join(r.dir, fmt.Sprintf("%s-%d.txt", strings.NewReplacer(" ", "_", ",", "", "/", "_").Replace(name), round)))
 	if err != nil {
 		return fmt.Errorf("keep samples: %w", err)
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	for _, s := range samples {
 		if _, err := fmt.Fprintln(f, s.Microseconds()); err != nil {
 			return fmt.Errorf("keep samples: %w", err)
@@ -106,9 +107,11 @@ func (r *Report) Samples(name string, round int, samples []time.Duration) error 
 
 // Write prints the table and keeps latest.json.
 func (r *Report) Write(out io.Writer) error {
-	fmt.Fprintf(out, "\n%s, %s CPUs, load %s; %v\n\n", r.Machine["cpu"], r.Machine["cpus"], r.Machine["load"], r.Versions)
 	tab := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tab, "what\trig\tmedian\trounds\tbudget\t")
+	lines := []string{
+		fmt.Sprintf("\n%s, %s CPUs, load %s; %v\n", r.Machine["cpu"], r.Machine["cpus"], r.Machine["load"], r.Versions),
+		"what\trig\tmedian\trounds\tbudget\t",
+	}
 	for _, name := range r.order {
 		m := r.Metrics[name]
 		rounds := make([]string, len(m.Rounds))
@@ -126,10 +129,13 @@ func (r *Report) Write(out io.Writer) error {
 			}
 			budget, verdict = fmt.Sprintf("%s %g", sign, m.Budget), word
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%.4g %s\t%s\t%s\t%s\n", name, m.Rig, m.Value, m.Unit, strings.Join(rounds, " "), budget, verdict)
+		lines = append(lines, fmt.Sprintf("%s\t%s\t%.4g %s\t%s\t%s\t%s", name, m.Rig, m.Value, m.Unit, strings.Join(rounds, " "), budget, verdict))
+	}
+	if _, err := fmt.Fprintln(tab, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("print the table: %w", err)
 	}
 	if err := tab.Flush(); err != nil {
-		return err
+		return fmt.Errorf("print the table: %w", err)
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -47,7 +47,8 @@ images: ## build the images as archives in bin/images
 
 build: ## build the binaries into bin
 	@mkdir -p bin
-	@CGO_ENABLED=0 go build -trimpath -o bin/ ./controlplane ./runner
+	@CGO_ENABLED=0 go build -trimpath -o bin/ ./controlplane ./runner ./controlplane/cmd/slipway
+	@ln -sf slipway bin/kubectl-slipway
 
 lint: ## golangci-lint, gofumpt, import table, generated files up to date
 	@.ci/lint

@@ -300,3 +300,19 @@ func TestVariablesAreSetBeforeTheyAreUsed(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRoleForTheServiceProxyReachesSlipwaysServiceAndIsBoundToNobody(t *testing.T) {
+	role := as[rbacv1.Role](t, find(t, "base", "Role", "slipway-proxy"))
+	names := []string{"http:slipway:http", "https:slipway:http"}
+	if role.Namespace != "slipway-system" || len(role.Rules) != 1 || !slices.Equal(role.Rules[0].Resources, []string{"services/proxy"}) ||
+		!slices.Equal(role.Rules[0].ResourceNames, names) {
+		t.Errorf("%+v", role)
+	}
+	for _, folder := range folders {
+		for _, object := range objects(t, folder) {
+			if object.GetKind() == "RoleBinding" && as[rbacv1.RoleBinding](t, object).RoleRef.Name == "slipway-proxy" {
+				t.Errorf("%s: %s binds it", folder, object.GetName())
+			}
+		}
+	}
+}

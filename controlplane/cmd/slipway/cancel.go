@@ -9,7 +9,7 @@ func (c *cli) cancelVerb() *cobra.Command {
 		Short: "Ask a task to stop",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := c.connect()
+			api, err := c.connect(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,7 @@ func (c *cli) getVerb() *cobra.Command {
 		Short: "Show a task",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := c.connect()
+			api, err := c.connect(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -15,13 +15,20 @@ func (c *cli) listVerb() *cobra.Command {
 	var state, kind, queue, lane, cursor string
 	var labels []string
 	var most int32
+	var everywhere bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List tasks, newest first",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			given(&p.Namespace, c.namespace)
+			if !everywhere {
+				namespace, err := c.inNamespace()
+				if err != nil {
+					return err
+				}
+				given(&p.Namespace, namespace)
+			}
 			given(&p.State, api.State(state))
 			given(&p.Kind, kind)
 			given(&p.Queue, queue)
@@ -35,6 +42,7 @@ func (c *cli) listVerb() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
+	f.BoolVarP(&everywhere, "all-namespaces", "A", false, "of all namespaces")
 	f.StringVar(&state, "state", "", "queued, running, succeeded, failed or canceled")
 	f.StringVar(&kind, "kind", "", "kind")
 	f.StringVar(&queue, "queue", "", "queue")
@@ -52,7 +60,7 @@ func given[T ~string](field **T, value T) {
 }
 
 func (c *cli) list(cmd *cobra.Command, p api.ListTasksParams) error {
-	calls, err := c.connect()
+	calls, err := c.connect(cmd.Context())
 	if err != nil {
 		return err
 	}

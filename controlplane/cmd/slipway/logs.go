@@ -43,7 +43,7 @@ func (c *cli) logsVerb() *cobra.Command {
 }
 
 func (c *cli) logs(ctx context.Context, id string, p api.GetLogsParams) error {
-	calls, err := c.connect()
+	calls, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}

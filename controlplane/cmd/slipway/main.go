@@ -1,6 +1,6 @@
 // Command slipway is the command line of Slipway's API: one file per verb.
 //
-// Allowed imports: pkg/client, pkg/api, cobra.
+// Allowed imports: pkg/client, pkg/api, cobra, and ./cluster, which alone talks to Kubernetes.
 package main
 
 import (
@@ -10,18 +10,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"slipway.dev/slipway/pkg/api"
-	"slipway.dev/slipway/pkg/client"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	code := run(ctx, os.Args, streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -48,7 +48,8 @@ type streams struct {
 // cli is what all verbs share.
 type cli struct {
 	streams
-	server, token, tokenFile, namespace, output string
+	reach
+	namespace, output string
 }
 
 // outcomeError ends the process with the code of an outcome; the Task itself was printed.
@@ -59,9 +60,10 @@ func (e *outcomeError) Error() string { return fmt.Sprintf("exit code %d", e.cod
 // usageError is a mistake in the command line.
 type usageError struct{ error }
 
+// run is the program: args begins with the name that it was called by.
 func run(ctx context.Context, args []string, s streams) int {
-	root := newRoot(&cli{streams: s}) //nolint:contextcheck // cobra hands the context to the verbs
-	root.SetArgs(args)
+	root := newRoot(&cli{streams: s}, calledAs(args[0])) //nolint:contextcheck // cobra hands the context to the verbs
+	root.SetArgs(args[1:])
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -81,10 +83,19 @@ func run(ctx context.Context, args []string, s streams) int {
 	return exitFailed
 }
 
-func newRoot(c *cli) *cobra.Command {
+// calledAs is what a person types for us: kubectl finds a plugin by its file's name.
+func calledAs(file string) string {
+	if strings.HasPrefix(filepath.Base(file), "kubectl-") {
+		return "kubectl slipway"
+	}
+	return "slipway"
+}
+
+func newRoot(c *cli, name string) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "slipway",
-		Short: "Submit and watch tasks of Slipway",
+		Use:         "slipway",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Short:       "Submit and watch tasks of Slipway",
 		Long: "Submit and watch tasks of Slipway.\n\n" +
 			"The exit code of `wait` and `submit --wait` is the outcome: 0 succeeded, 3 failed, 4 rejected, 5 timed out,\n" +
 			"6 lost, 7 canceled. 1 is an error, 2 a mistake in the command line.",
@@ -93,41 +104,11 @@ func newRoot(c *cli) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := root.PersistentFlags()
-	f.StringVar(&c.server, "server", os.Getenv("SLIPWAY_SERVER"), "URL of the control plane (SLIPWAY_SERVER)")
-	f.StringVar(&c.token, "token", "", "bearer token (SLIPWAY_TOKEN), as of `kubectl create token NAME --audience slipway`")
-	f.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token, read again for each request")
-	f.StringVarP(&c.namespace, "namespace", "n", "", "namespace; default for submit, and filter for list")
+	c.reachFlags(f)
+	f.StringVarP(&c.namespace, "namespace", "n", "", "namespace; default that of the kubeconfig's context")
 	f.StringVarP(&c.output, "output", "o", "table", "table, json or yaml")
 	root.AddCommand(c.submitVerb(), c.getVerb(), c.listVerb(), c.logsVerb(), c.cancelVerb(), c.waitVerb(), c.versionVerb())
 	return root
-}
-
-// connect makes the client.
-func (c *cli) connect() (*client.Client, error) {
-	if c.server == "" {
-		return nil, usageError{errors.New("say where the control plane is: --server or SLIPWAY_SERVER")}
-	}
-	made, err := client.New(client.Config{Server: c.server, Token: c.bearer()})
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return made, nil
-}
-
-// bearer is where the token comes from; nil where there is none.
-func (c *cli) bearer() func(context.Context) (string, error) {
-	switch {
-	case c.token != "":
-		return client.StaticToken(c.token)
-	case c.tokenFile != "":
-		return func(context.Context) (string, error) {
-			raw, err := os.ReadFile(c.tokenFile)
-			return strings.TrimSpace(string(raw)), err
-		}
-	case os.Getenv("SLIPWAY_TOKEN") != "":
-		return client.StaticToken(os.Getenv("SLIPWAY_TOKEN"))
-	}
-	return nil
 }
 
 // exactly is cobra's argument check with our exit code.

@@ -68,7 +68,7 @@ func call(t *testing.T, p *plane, in string, args ...string) (code int, out, err
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	var o, e bytes.Buffer
-	code = run(t.Context(), append([]string{"--server", server.URL, "--token", "tok"}, args...), streams{strings.NewReader(in), &o, &e})
+	code = run(t.Context(), append([]string{"slipway", "--server", server.URL, "--token", "tok"}, args...), streams{strings.NewReader(in), &o, &e})
 	return code, o.String(), e.String()
 }
 

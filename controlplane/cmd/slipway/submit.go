@@ -58,7 +58,7 @@ func (c *cli) submit(cmd *cobra.Command, w wish, command []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	api, err := c.connect()
+	api, err := c.connect(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -103,14 +103,24 @@ func (c *cli) task(w wish, command []string) (api.SubmitTask, error) {
 	if err := w.lay(&t); err != nil {
 		return t, err
 	}
-	lay(&t.Namespace, c.namespace)
-	switch {
-	case t.Kind == "":
+	if t.Kind == "" {
 		return t, errors.New("say what to run: -f, --kind or a command after --")
-	case t.Namespace == "":
-		return t, errors.New("say where to run it: --namespace")
 	}
-	return t, nil
+	return t, c.place(&t)
+}
+
+// place settles the namespace: the flag's, the file's, the context's.
+func (c *cli) place(t *api.SubmitTask) error {
+	lay(&t.Namespace, c.namespace)
+	if t.Namespace != "" {
+		return nil
+	}
+	namespace, err := c.inNamespace()
+	if err == nil && namespace == "" {
+		err = errors.New("say where to run it: --namespace")
+	}
+	t.Namespace = namespace
+	return err
 }
 
 func lay[T ~string](field *T, value T) {

@@ -12,7 +12,7 @@ func (c *cli) versionVerb() *cobra.Command {
 		Short: "Show the version of the control plane",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, err := c.connect()
+			api, err := c.connect(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ func (c *cli) waitVerb() *cobra.Command {
 		Short: "Wait until a task has ended; the exit code is the outcome",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := c.connect()
+			api, err := c.connect(cmd.Context())
 			if err != nil {
 				return err
 			}

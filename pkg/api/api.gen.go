@@ -331,6 +331,15 @@ type CancelTask struct {
 	Note string `json:"note,omitempty,omitzero"`
 }
 
+// ChangeTask defines model for ChangeTask.
+type ChangeTask struct {
+	// Class How urgent it is. `null` is `normal`.
+	Class string `json:"class,omitempty,omitzero"`
+
+	// RunAt Not before this instant. `null` is now.
+	RunAt time.Time `json:"run_at,omitempty,omitzero"`
+}
+
 // Class How urgent it is. One class is worth 120 s of waiting, so nothing starves.
 type Class string
 
@@ -438,6 +447,12 @@ type HeartbeatRequest struct {
 
 	// Progress How far it is. Default, unchanged.
 	Progress *Progress `json:"progress,omitempty"`
+}
+
+// HoldTask defines model for HoldTask.
+type HoldTask struct {
+	// Reason Why, for people. Default, none.
+	Reason string `json:"reason,omitempty,omitzero"`
 }
 
 // ID A UUID in lower case.
@@ -809,6 +824,9 @@ type Task struct {
 	// RetryOf Id of the ended Task that it repeats.
 	RetryOf string `json:"retry_of,omitempty,omitzero"`
 
+	// Root Id of the first Task of a chain of such repeats.
+	Root string `json:"root,omitempty,omitzero"`
+
 	// RunAt Not before this instant; moves with each back-off. Absent where it lay in the past at the submit.
 	RunAt time.Time `json:"run_at,omitempty,omitzero"`
 
@@ -908,6 +926,9 @@ type ListTasksParams struct {
 
 // SubmitTaskParams defines parameters for SubmitTask.
 type SubmitTaskParams struct {
+	// DryRun Decide everything and store nothing. Default false.
+	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -933,6 +954,12 @@ type GetLogsParams struct {
 	Tail *int32 `form:"tail,omitempty" json:"tail,omitempty"`
 }
 
+// RetryTaskParams defines parameters for RetryTask.
+type RetryTaskParams struct {
+	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // SubmitBatchParams defines parameters for SubmitBatch.
 type SubmitBatchParams struct {
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
@@ -951,8 +978,14 @@ type StartAttemptJSONRequestBody = StartRequest
 // SubmitTaskJSONRequestBody defines body for SubmitTask for application/json ContentType.
 type SubmitTaskJSONRequestBody = SubmitTask
 
+// ChangeTaskJSONRequestBody defines body for ChangeTask for application/json ContentType.
+type ChangeTaskJSONRequestBody = ChangeTask
+
 // CancelTaskJSONRequestBody defines body for CancelTask for application/json ContentType.
 type CancelTaskJSONRequestBody = CancelTask
+
+// HoldTaskJSONRequestBody defines body for HoldTask for application/json ContentType.
+type HoldTaskJSONRequestBody = HoldTask
 
 // SubmitBatchJSONRequestBody defines body for SubmitBatch for application/json ContentType.
 type SubmitBatchJSONRequestBody = SubmitBatch

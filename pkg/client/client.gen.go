@@ -104,6 +104,9 @@ type ClientInterface interface {
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
 	//
+	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+	// stored: 200 with the Task as it would be, under the id of zeros.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
@@ -115,15 +118,49 @@ type ClientInterface interface {
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
 	//
+	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+	// stored: 200 with the Task as it would be, under the id of zeros.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
 	SubmitTask(ctx context.Context, params *SubmitTaskParams, body SubmitTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DeleteTask Delete an ended Task
+	//
+	// Its Attempts, events and kept logs go with it; ended children stay. 409 with the id in the way while it has not
+	// ended, while a Task that waits for it, a child or its parent has not ended, or while its Job is still being
+	// closed in the cluster. Needs `delete` on `tasks`.
+	//
+	// Corresponds with DELETE /v1/tasks/{id} (the `DeleteTask` operationId).
+	DeleteTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetTask Read one Task
 	//
 	// Corresponds with GET /v1/tasks/{id} (the `GetTask` operationId).
 	GetTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeTaskWithBody Change a queued Task
+	//
+	// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+	// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+	// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+	ChangeTaskWithBody(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeTask Change a queued Task
+	//
+	// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+	// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+	// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+	ChangeTask(ctx context.Context, id TaskID, body ChangeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListAttempts List the Attempts of a Task, first one first
 	//
@@ -155,6 +192,26 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/tasks/{id}/events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, id TaskID, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// HoldTaskWithBody Keep a queued Task from running
+	//
+	// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+	// once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+	HoldTaskWithBody(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// HoldTask Keep a queued Task from running
+	//
+	// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+	// once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+	HoldTask(ctx context.Context, id TaskID, body HoldTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetLogs Read the log of an Attempt
 	//
 	// Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
@@ -163,6 +220,22 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
 	GetLogs(ctx context.Context, id TaskID, params *GetLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryTask Submit an ended Task again
+	//
+	// A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
+	// and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
+	// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+	//
+	// Corresponds with POST /v1/tasks/{id}/retry (the `RetryTask` operationId).
+	RetryTask(ctx context.Context, id TaskID, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnholdTask Let a held Task run
+	//
+	// Asking again changes nothing. Needs `patch` on `tasks`.
+	//
+	// Corresponds with POST /v1/tasks/{id}/unhold (the `UnholdTask` operationId).
+	UnholdTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SubmitBatchWithBody Submit up to 1,000 Tasks, all or none
 	//
@@ -216,6 +289,9 @@ func (c *Wire) ListTasks(ctx context.Context, params *ListTasksParams, reqEditor
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
 //
+// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+// stored: 200 with the Task as it would be, under the id of zeros.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
@@ -237,6 +313,9 @@ func (c *Wire) SubmitTaskWithBody(ctx context.Context, params *SubmitTaskParams,
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
 //
+// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+// stored: 200 with the Task as it would be, under the id of zeros.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
@@ -252,11 +331,72 @@ func (c *Wire) SubmitTask(ctx context.Context, params *SubmitTaskParams, body Su
 	return c.Client.Do(req)
 }
 
+// DeleteTask Delete an ended Task
+//
+// Its Attempts, events and kept logs go with it; ended children stay. 409 with the id in the way while it has not
+// ended, while a Task that waits for it, a child or its parent has not ended, or while its Job is still being
+// closed in the cluster. Needs `delete` on `tasks`.
+//
+// Corresponds with DELETE /v1/tasks/{id} (the `DeleteTask` operationId).
+func (c *Wire) DeleteTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteTaskRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetTask Read one Task
 //
 // Corresponds with GET /v1/tasks/{id} (the `GetTask` operationId).
 func (c *Wire) GetTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTaskRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeTaskWithBody Change a queued Task
+//
+// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+func (c *Wire) ChangeTaskWithBody(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeTaskRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeTask Change a queued Task
+//
+// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+func (c *Wire) ChangeTask(ctx context.Context, id TaskID, body ChangeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeTaskRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -337,6 +477,46 @@ func (c *Wire) ListEvents(ctx context.Context, id TaskID, params *ListEventsPara
 	return c.Client.Do(req)
 }
 
+// HoldTaskWithBody Keep a queued Task from running
+//
+// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+// once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+func (c *Wire) HoldTaskWithBody(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldTaskRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// HoldTask Keep a queued Task from running
+//
+// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+// once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+func (c *Wire) HoldTask(ctx context.Context, id TaskID, body HoldTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldTaskRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetLogs Read the log of an Attempt
 //
 // Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
@@ -346,6 +526,42 @@ func (c *Wire) ListEvents(ctx context.Context, id TaskID, params *ListEventsPara
 // Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
 func (c *Wire) GetLogs(ctx context.Context, id TaskID, params *GetLogsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLogsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryTask Submit an ended Task again
+//
+// A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
+// and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
+// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+//
+// Corresponds with POST /v1/tasks/{id}/retry (the `RetryTask` operationId).
+func (c *Wire) RetryTask(ctx context.Context, id TaskID, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryTaskRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnholdTask Let a held Task run
+//
+// Asking again changes nothing. Needs `patch` on `tasks`.
+//
+// Corresponds with POST /v1/tasks/{id}/unhold (the `UnholdTask` operationId).
+func (c *Wire) UnholdTask(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnholdTaskRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -605,6 +821,33 @@ func NewSubmitTaskRequestWithBody(server string, params *SubmitTaskParams, conte
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
@@ -625,6 +868,40 @@ func NewSubmitTaskRequestWithBody(server string, params *SubmitTaskParams, conte
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewDeleteTaskRequest constructs an http.Request for the DeleteTask method
+func NewDeleteTaskRequest(server string, id TaskID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -660,6 +937,53 @@ func NewGetTaskRequest(server string, id TaskID) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewChangeTaskRequest calls the generic ChangeTask builder with application/json body
+func NewChangeTaskRequest(server string, id TaskID, body ChangeTaskJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeTaskRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewChangeTaskRequestWithBody constructs an http.Request for the ChangeTask method, with any body, and a specified content type
+func NewChangeTaskRequestWithBody(server string, id TaskID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -818,6 +1142,53 @@ func NewListEventsRequest(server string, id TaskID, params *ListEventsParams) (*
 	return req, nil
 }
 
+// NewHoldTaskRequest calls the generic HoldTask builder with application/json body
+func NewHoldTaskRequest(server string, id TaskID, body HoldTaskJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewHoldTaskRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewHoldTaskRequestWithBody constructs an http.Request for the HoldTask method, with any body, and a specified content type
+func NewHoldTaskRequestWithBody(server string, id TaskID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks/%s/hold", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetLogsRequest constructs an http.Request for the GetLogs method
 func NewGetLogsRequest(server string, id TaskID, params *GetLogsParams) (*http.Request, error) {
 	var err error
@@ -896,6 +1267,89 @@ func NewGetLogsRequest(server string, id TaskID, params *GetLogsParams) (*http.R
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryTaskRequest constructs an http.Request for the RetryTask method
+func NewRetryTaskRequest(server string, id TaskID, params *RetryTaskParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUnholdTaskRequest constructs an http.Request for the UnholdTask method
+func NewUnholdTaskRequest(server string, id TaskID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks/%s/unhold", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -1045,6 +1499,9 @@ type ClientWithResponsesInterface interface {
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
 	//
+	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+	// stored: 200 with the Task as it would be, under the id of zeros.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
@@ -1056,10 +1513,24 @@ type ClientWithResponsesInterface interface {
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
 	//
+	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+	// stored: 200 with the Task as it would be, under the id of zeros.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
 	SubmitTaskWithResponse(ctx context.Context, params *SubmitTaskParams, body SubmitTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*SubmitTaskResponse, error)
+
+	// DeleteTaskWithResponse Delete an ended Task
+	//
+	// Its Attempts, events and kept logs go with it; ended children stay. 409 with the id in the way while it has not
+	// ended, while a Task that waits for it, a child or its parent has not ended, or while its Job is still being
+	// closed in the cluster. Needs `delete` on `tasks`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/tasks/{id} (the `DeleteTask` operationId).
+	DeleteTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*DeleteTaskResponse, error)
 
 	// GetTaskWithResponse Read one Task
 	//
@@ -1067,6 +1538,28 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/tasks/{id} (the `GetTask` operationId).
 	GetTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*GetTaskResponse, error)
+
+	// ChangeTaskWithBodyWithResponse Change a queued Task
+	//
+	// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+	// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+	// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+	ChangeTaskWithBodyWithResponse(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeTaskResponse, error)
+
+	// ChangeTaskWithResponse Change a queued Task
+	//
+	// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+	// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+	// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+	ChangeTaskWithResponse(ctx context.Context, id TaskID, body ChangeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeTaskResponse, error)
 
 	// ListAttemptsWithResponse List the Attempts of a Task, first one first
 	//
@@ -1102,6 +1595,26 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/tasks/{id}/events (the `ListEvents` operationId).
 	ListEventsWithResponse(ctx context.Context, id TaskID, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
 
+	// HoldTaskWithBodyWithResponse Keep a queued Task from running
+	//
+	// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+	// once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+	HoldTaskWithBodyWithResponse(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldTaskResponse, error)
+
+	// HoldTaskWithResponse Keep a queued Task from running
+	//
+	// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+	// once it is claimed. Needs `patch` on `tasks`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+	HoldTaskWithResponse(ctx context.Context, id TaskID, body HoldTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldTaskResponse, error)
+
 	// GetLogsWithResponse Read the log of an Attempt
 	//
 	// Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
@@ -1112,6 +1625,26 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
 	GetLogsWithResponse(ctx context.Context, id TaskID, params *GetLogsParams, reqEditors ...RequestEditorFn) (*GetLogsResponse, error)
+
+	// RetryTaskWithResponse Submit an ended Task again
+	//
+	// A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
+	// and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
+	// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks/{id}/retry (the `RetryTask` operationId).
+	RetryTaskWithResponse(ctx context.Context, id TaskID, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*RetryTaskResponse, error)
+
+	// UnholdTaskWithResponse Let a held Task run
+	//
+	// Asking again changes nothing. Needs `patch` on `tasks`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks/{id}/unhold (the `UnholdTask` operationId).
+	UnholdTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*UnholdTaskResponse, error)
 
 	// SubmitBatchWithBodyWithResponse Submit up to 1,000 Tasks, all or none
 	//
@@ -1171,8 +1704,9 @@ func (r ListTasksResponse) StatusCode() int {
 // SubmitTaskResponse200Headers the declared response headers of an HTTP 200 response for SubmitTask
 type SubmitTaskResponse200Headers struct {
 	IdempotentReplayed *string
-	Location           string
+	Location           *string
 	SlipwayCoalesced   *string
+	SlipwayDryRun      *string
 }
 
 // SubmitTaskResponse201Headers the declared response headers of an HTTP 201 response for SubmitTask
@@ -1211,6 +1745,29 @@ func (r SubmitTaskResponse) StatusCode() int {
 	return 0
 }
 
+type DeleteTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
 type GetTaskResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -1230,6 +1787,31 @@ func (r GetTaskResponse) Status() string {
 
 // StatusCode returns HTTPResponse.StatusCode
 func (r GetTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type ChangeTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Task
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeTaskResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1313,6 +1895,31 @@ func (r ListEventsResponse) StatusCode() int {
 	return 0
 }
 
+type HoldTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Task
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r HoldTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r HoldTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
 // GetLogsResponse200Headers the declared response headers of an HTTP 200 response for GetLogs
 type GetLogsResponse200Headers struct {
 	SlipwayAttempt   int32
@@ -1338,6 +1945,74 @@ func (r GetLogsResponse) Status() string {
 
 // StatusCode returns HTTPResponse.StatusCode
 func (r GetLogsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// RetryTaskResponse200Headers the declared response headers of an HTTP 200 response for RetryTask
+type RetryTaskResponse200Headers struct {
+	IdempotentReplayed *string
+	Location           string
+	SlipwayCoalesced   *string
+}
+
+// RetryTaskResponse201Headers the declared response headers of an HTTP 201 response for RetryTask
+type RetryTaskResponse201Headers struct {
+	Location string
+}
+
+type RetryTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Task
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Task
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RetryTaskResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RetryTaskResponse201Headers
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryTaskResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type UnholdTaskResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Task
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r UnholdTaskResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnholdTaskResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1425,6 +2100,9 @@ func (c *ClientWithResponses) ListTasksWithResponse(ctx context.Context, params 
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
 //
+// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+// stored: 200 with the Task as it would be, under the id of zeros.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
@@ -1442,6 +2120,9 @@ func (c *ClientWithResponses) SubmitTaskWithBodyWithResponse(ctx context.Context
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
 //
+// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
+// stored: 200 with the Task as it would be, under the id of zeros.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/tasks (the `SubmitTask` operationId).
@@ -1451,6 +2132,23 @@ func (c *ClientWithResponses) SubmitTaskWithResponse(ctx context.Context, params
 		return nil, err
 	}
 	return ParseSubmitTaskResponse(rsp)
+}
+
+// DeleteTaskWithResponse Delete an ended Task
+//
+// Its Attempts, events and kept logs go with it; ended children stay. 409 with the id in the way while it has not
+// ended, while a Task that waits for it, a child or its parent has not ended, or while its Job is still being
+// closed in the cluster. Needs `delete` on `tasks`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/tasks/{id} (the `DeleteTask` operationId).
+func (c *ClientWithResponses) DeleteTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*DeleteTaskResponse, error) {
+	rsp, err := c.DeleteTask(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteTaskResponse(rsp)
 }
 
 // GetTaskWithResponse Read one Task
@@ -1464,6 +2162,40 @@ func (c *ClientWithResponses) GetTaskWithResponse(ctx context.Context, id TaskID
 		return nil, err
 	}
 	return ParseGetTaskResponse(rsp)
+}
+
+// ChangeTaskWithBodyWithResponse Change a queued Task
+//
+// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+func (c *ClientWithResponses) ChangeTaskWithBodyWithResponse(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeTaskResponse, error) {
+	rsp, err := c.ChangeTaskWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeTaskResponse(rsp)
+}
+
+// ChangeTaskWithResponse Change a queued Task
+//
+// What is absent stays. `null` sets a field back: the class to `normal`, the instant to now. A `run_at` ahead
+// takes a Task that was never tried out of its lane until then; one in back-off keeps its place and only waits
+// longer or shorter. 409 once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/tasks/{id} (the `ChangeTask` operationId).
+func (c *ClientWithResponses) ChangeTaskWithResponse(ctx context.Context, id TaskID, body ChangeTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeTaskResponse, error) {
+	rsp, err := c.ChangeTask(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeTaskResponse(rsp)
 }
 
 // ListAttemptsWithResponse List the Attempts of a Task, first one first
@@ -1524,6 +2256,38 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, id Tas
 	return ParseListEventsResponse(rsp)
 }
 
+// HoldTaskWithBodyWithResponse Keep a queued Task from running
+//
+// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+// once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+func (c *ClientWithResponses) HoldTaskWithBodyWithResponse(ctx context.Context, id TaskID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldTaskResponse, error) {
+	rsp, err := c.HoldTaskWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseHoldTaskResponse(rsp)
+}
+
+// HoldTaskWithResponse Keep a queued Task from running
+//
+// It waits as `held`, with who and why; in its lane those behind it wait too. Asking again changes nothing. 409
+// once it is claimed. Needs `patch` on `tasks`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks/{id}/hold (the `HoldTask` operationId).
+func (c *ClientWithResponses) HoldTaskWithResponse(ctx context.Context, id TaskID, body HoldTaskJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldTaskResponse, error) {
+	rsp, err := c.HoldTask(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseHoldTaskResponse(rsp)
+}
+
 // GetLogsWithResponse Read the log of an Attempt
 //
 // Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
@@ -1539,6 +2303,38 @@ func (c *ClientWithResponses) GetLogsWithResponse(ctx context.Context, id TaskID
 		return nil, err
 	}
 	return ParseGetLogsResponse(rsp)
+}
+
+// RetryTaskWithResponse Submit an ended Task again
+//
+// A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
+// and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
+// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks/{id}/retry (the `RetryTask` operationId).
+func (c *ClientWithResponses) RetryTaskWithResponse(ctx context.Context, id TaskID, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*RetryTaskResponse, error) {
+	rsp, err := c.RetryTask(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryTaskResponse(rsp)
+}
+
+// UnholdTaskWithResponse Let a held Task run
+//
+// Asking again changes nothing. Needs `patch` on `tasks`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks/{id}/unhold (the `UnholdTask` operationId).
+func (c *ClientWithResponses) UnholdTaskWithResponse(ctx context.Context, id TaskID, reqEditors ...RequestEditorFn) (*UnholdTaskResponse, error) {
+	rsp, err := c.UnholdTask(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnholdTaskResponse(rsp)
 }
 
 // SubmitBatchWithBodyWithResponse Submit up to 1,000 Tasks, all or none
@@ -1670,10 +2466,10 @@ func ParseSubmitTaskResponse(rsp *http.Response) (*SubmitTaskResponse, error) {
 		}
 		if values := rsp.Header.Values("Location"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.Location = value
+			headers.Location = &value
 		}
 		if values := rsp.Header.Values("Slipway-Coalesced"); len(values) > 0 {
 			var value string
@@ -1681,6 +2477,13 @@ func ParseSubmitTaskResponse(rsp *http.Response) (*SubmitTaskResponse, error) {
 				return nil, err
 			}
 			headers.SlipwayCoalesced = &value
+		}
+		if values := rsp.Header.Values("Slipway-Dry-Run"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Slipway-Dry-Run", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SlipwayDryRun = &value
 		}
 		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
@@ -1698,6 +2501,35 @@ func ParseSubmitTaskResponse(rsp *http.Response) (*SubmitTaskResponse, error) {
 	return response, nil
 }
 
+// ParseDeleteTaskResponse parses an HTTP response from a DeleteTaskWithResponse call
+func ParseDeleteTaskResponse(rsp *http.Response) (*DeleteTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetTaskResponse parses an HTTP response from a GetTaskWithResponse call
 func ParseGetTaskResponse(rsp *http.Response) (*GetTaskResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -1707,6 +2539,39 @@ func ParseGetTaskResponse(rsp *http.Response) (*GetTaskResponse, error) {
 	}
 
 	response := &GetTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseChangeTaskResponse parses an HTTP response from a ChangeTaskWithResponse call
+func ParseChangeTaskResponse(rsp *http.Response) (*ChangeTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeTaskResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1837,6 +2702,39 @@ func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
 	return response, nil
 }
 
+// ParseHoldTaskResponse parses an HTTP response from a HoldTaskWithResponse call
+func ParseHoldTaskResponse(rsp *http.Response) (*HoldTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &HoldTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetLogsResponse parses an HTTP response from a GetLogsWithResponse call
 func ParseGetLogsResponse(rsp *http.Response) (*GetLogsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -1878,6 +2776,116 @@ func ParseGetLogsResponse(rsp *http.Response) (*GetLogsResponse, error) {
 			headers.SlipwayLogSource = value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRetryTaskResponse parses an HTTP response from a RetryTaskWithResponse call
+func ParseRetryTaskResponse(rsp *http.Response) (*RetryTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RetryTaskResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		if values := rsp.Header.Values("Slipway-Coalesced"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Slipway-Coalesced", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SlipwayCoalesced = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers RetryTaskResponse201Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUnholdTaskResponse parses an HTTP response from a UnholdTaskWithResponse call
+func ParseUnholdTaskResponse(rsp *http.Response) (*UnholdTaskResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnholdTaskResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Task
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -43,6 +43,7 @@ type Task struct {
 
 	Parent   string // id of the composite Task it belongs to
 	RetryOf  string // id of the ended Task that it repeats
+	Root     string // id of the first Task of a chain of such repeats; empty: it is none
 	Children int    // how many it was given
 
 	CancelAt  time.Time // zero: nobody asked

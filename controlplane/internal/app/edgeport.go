@@ -22,6 +22,9 @@ type edge struct {
 // Submit stores Tasks.
 func (e edge) Submit(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, error) {
 	done, err := e.enqueue(ctx, s)
+	if s.DryRun {
+		return done, edgeError(err)
+	}
 	for _, d := range done {
 		e.counts.submitted.WithLabelValues(d.Task.Kind, string(d.Result)).Inc()
 	}
@@ -29,14 +32,14 @@ func (e edge) Submit(ctx context.Context, s httpapi.Submission) ([]httpapi.Accep
 }
 
 func (e edge) enqueue(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, error) {
-	batch := store.Batch{Caller: s.Caller, Key: s.Key, Hash: s.Hash, Items: make([]store.Item, len(s.Items))}
+	batch := store.Batch{Caller: s.Caller, Key: s.Key, Hash: s.Hash, DryRun: s.DryRun, Items: make([]store.Item, len(s.Items))}
 	for i, item := range s.Items {
 		batch.Items[i] = store.Item{
 			Task: item.Task, OnConflict: item.OnConflict, Supersedes: item.Supersedes, Key: item.Key, Hash: item.Hash,
 			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay,
 		}
 	}
-	stored, err := e.store.Enqueue(ctx, batch)
+	stored, err := e.store.Enqueue(from(ctx), batch)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +113,34 @@ func (e edge) Events(ctx context.Context, taskID, after string, limit int) ([]ta
 
 // Cancel cancels a Task.
 func (e edge) Cancel(ctx context.Context, id, by, note string) (task.Task, error) {
-	t, err := e.store.Cancel(ctx, id, by, note)
+	t, err := e.store.Cancel(from(ctx), id, by, note)
 	return t, edgeError(err)
+}
+
+// Hold keeps a queued Task from running.
+func (e edge) Hold(ctx context.Context, id, by, reason string) error {
+	return edgeError(e.store.Hold(from(ctx), id, by, reason))
+}
+
+// Unhold lets a held Task run.
+func (e edge) Unhold(ctx context.Context, id, by string) error {
+	return edgeError(e.store.Unhold(from(ctx), id, by))
+}
+
+// Change changes a queued Task.
+func (e edge) Change(ctx context.Context, id, by string, c httpapi.Change) error {
+	return edgeError(e.store.ChangeTask(from(ctx), id, store.TaskChange{Class: c.Class, Move: c.Move, RunAt: c.RunAt}, by))
+}
+
+// Delete deletes an ended Task.
+func (e edge) Delete(ctx context.Context, id, by string) error {
+	return edgeError(e.store.DeleteTask(from(ctx), id, by))
+}
+
+// from hands on where a request came from, for the audit.
+func from(ctx context.Context) context.Context {
+	o := httpapi.OriginOf(ctx)
+	return store.WithOrigin(ctx, store.Origin{Peer: o.Peer, Request: o.Request})
 }
 
 // LogTail reads the kept end of a log.

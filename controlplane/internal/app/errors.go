@@ -32,6 +32,7 @@ func edgeError(err error) error {
 		conflict *store.ConflictError
 		full     *store.FullError
 		ended    *store.EndedError
+		hindered *store.HinderedError
 		refused  store.FieldErrors
 	)
 	switch {
@@ -47,6 +48,8 @@ func edgeError(err error) error {
 		return &httpapi.FullError{Namespace: full.Namespace, Queue: full.Queue, RetryAfter: full.RetryAfter}
 	case errors.As(err, &ended):
 		return &httpapi.EndedError{ID: ended.ID, State: ended.State}
+	case errors.As(err, &hindered):
+		return &httpapi.HinderedError{Task: hindered.ID, State: hindered.State, Reason: string(hindered.Reason)}
 	case errors.As(err, &refused):
 		out := &httpapi.RefusedError{}
 		for _, f := range refused {

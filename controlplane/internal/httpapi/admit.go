@@ -26,6 +26,16 @@ type call struct {
 	token    string        // a session key
 	body     any           // as parsed
 	task     string        // id, for the log
+	origin   Origin
+}
+
+// Origin is where a request came from, for the audit.
+type Origin struct{ Peer, Request string }
+
+// OriginOf finds where the request of a context came from; the zero Origin where it is of none.
+func OriginOf(ctx context.Context) Origin {
+	_, known := plain(ctx)
+	return known.origin
 }
 
 type callKey struct{}
@@ -120,7 +130,7 @@ func (s *server) admit(c *gin.Context) {
 	if !ok {
 		return // a probe, or no route
 	}
-	known := &call{}
+	known := &call{origin: Origin{Peer: c.ClientIP(), Request: requestID(c)}}
 	err := s.identify(c.Request, g.route, known)
 	if err == nil {
 		err = g.operation.checkParameters(c.Request, c.Param)

@@ -16,7 +16,7 @@ func wireTask(t task.Task, v View) api.Task {
 		Outcome: api.Outcome(t.Outcome), Reason: string(t.Reason), Message: t.Message,
 		Params: t.Params, Result: t.Result, Labels: t.Labels, AttemptsMade: int32(t.Attempts),
 		CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt.UTC(), StartedAt: utc(t.StartedAt), EndedAt: utc(t.EndedAt),
-		CancelAt: utc(t.CancelAt), CancelBy: t.CancelBy, Parent: t.Parent, RetryOf: t.RetryOf, Spec: wireSpec(t.Spec),
+		CancelAt: utc(t.CancelAt), CancelBy: t.CancelBy, Parent: t.Parent, RetryOf: t.RetryOf, Root: t.Root, Spec: wireSpec(t.Spec),
 	}
 	if t.Mode != task.Parallel {
 		out.Lane = t.Lane

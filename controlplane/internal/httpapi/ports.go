@@ -49,6 +49,18 @@ type (
 		Cancel(ctx context.Context, id, by, note string) (task.Task, error)
 	}
 
+	// Holder keeps queued Tasks from running. It refuses by *HinderedError and *EndedError.
+	Holder interface {
+		Hold(ctx context.Context, id, by, reason string) error
+		Unhold(ctx context.Context, id, by string) error
+	}
+
+	// Editor changes queued Tasks and deletes ended ones. It refuses by *HinderedError and *EndedError.
+	Editor interface {
+		Change(ctx context.Context, id, by string, c Change) error
+		Delete(ctx context.Context, id, by string) error
+	}
+
 	// Logs opens the log of an Attempt; a *MissingLogError says why there is none.
 	Logs interface {
 		Open(ctx context.Context, a task.Attempt, want LogRequest) (LogStream, error)
@@ -73,6 +85,14 @@ type Submission struct {
 	Key    string // idempotency key of the whole; empty: none, or one per item
 	Hash   []byte
 	Items  []Item
+	DryRun bool // decide everything, store nothing
+}
+
+// Change is what to change of a queued Task.
+type Change struct {
+	Class *task.Class
+	Move  bool      // whether RunAt counts
+	RunAt time.Time // zero: at once
 }
 
 // Item is one Task of a Submission.
@@ -198,6 +218,15 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("%d fields refused", 
 
 // ErrBadPosition says that a cursor or a position in a stream is not one of ours.
 var ErrBadPosition = errors.New("the cursor is not one of ours")
+
+// HinderedError says which Task is in the way of a change; it may be the very one. Reason is one of hinderTexts.
+type HinderedError struct {
+	Task   string
+	State  task.State
+	Reason string
+}
+
+func (e *HinderedError) Error() string { return "hindered: " + e.Reason }
 
 // EndedError says that a Task has ended.
 type EndedError struct {

@@ -61,6 +61,7 @@ func problemOf(err error) answer {
 		invalid   *kinds.InvalidError
 		conflict  *ConflictError
 		ended     *EndedError
+		hindered  *HinderedError
 		full      *FullError
 		missing   *MissingLogError
 		tooLarge  *http.MaxBytesError
@@ -93,6 +94,8 @@ func problemOf(err error) answer {
 		a := problem(http.StatusConflict, "ended", "the task has ended: "+string(ended.State))
 		a.Task, a.State = ended.ID, string(ended.State)
 		return a
+	case errors.As(err, &hindered):
+		return hindering(hindered)
 	case errors.Is(err, task.ErrOtherPod):
 		return problem(http.StatusConflict, "other_pod", "another pod has started this attempt")
 	case errors.Is(err, task.ErrStale):
@@ -141,6 +144,24 @@ func conflicting(e *ConflictError) answer {
 		a.retryAfter = time.Second
 	}
 	return a
+}
+
+func hindering(e *HinderedError) answer {
+	a := problem(http.StatusConflict, e.Reason, hinderTexts[e.Reason])
+	a.Task, a.State = e.Task, string(e.State)
+	if e.Reason == "closing" {
+		a.retryAfter = 5 * time.Second
+	}
+	return a
+}
+
+var hinderTexts = map[string]string{
+	"claimed":   "the task runs; only a queued one can be changed",
+	"not_ended": "the task has not ended",
+	"dependent": "a task that waits for it has not ended",
+	"child":     "a child of it has not ended",
+	"parent":    "its parent has not ended",
+	"closing":   "its Job is still being closed in the cluster",
 }
 
 var conflictTexts = map[string]string{

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	taskID    = "0190a0b0-0000-7000-8000-000000000001"
+	endedID   = "0190a0b0-0000-7000-8000-000000000002"
 	absentID  = "0190a0b0-0000-7000-8000-00000000ffff"
 	secretKey = "0123456789abcdef0123456789abcdef"
 	good      = `{"kind":"command.run","namespace":"shop","params":{"command":["true"]}}`
@@ -43,6 +44,9 @@ type backend struct {
 	reports   []Report
 	beats     []Beat
 	canceled  []string
+	edits     []string
+	changes   []Change
+	origins   []Origin
 
 	log      io.ReadCloser
 	logErr   error
@@ -51,6 +55,7 @@ type backend struct {
 	carries  error
 
 	cancelErr error
+	editErr   error
 }
 
 var errForTest = errors.New("pq: relation \"hunter2\" does not exist")
@@ -100,6 +105,11 @@ func (b *backend) Repeated(context.Context, Submission) ([]Accepted, bool, error
 }
 
 func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
+	if id == endedID {
+		t := b.task
+		t.ID, t.State, t.Outcome = endedID, task.Failed, task.OutcomeFailed
+		return t, View{}, b.fail
+	}
 	if id != b.task.ID {
 		return task.Task{}, View{}, task.ErrNotFound
 	}
@@ -127,6 +137,28 @@ func (b *backend) Cancel(_ context.Context, id, by, note string) (task.Task, err
 	return b.task, nil
 }
 
+func (b *backend) edit(ctx context.Context, what string) error {
+	b.edits, b.origins = append(b.edits, what), append(b.origins, OriginOf(ctx))
+	return errors.Join(b.fail, b.editErr)
+}
+
+func (b *backend) Hold(ctx context.Context, id, by, reason string) error {
+	return b.edit(ctx, "hold "+id+" by "+by+": "+reason)
+}
+
+func (b *backend) Unhold(ctx context.Context, id, by string) error {
+	return b.edit(ctx, "unhold "+id+" by "+by)
+}
+
+func (b *backend) Change(ctx context.Context, id, by string, c Change) error {
+	b.changes = append(b.changes, c)
+	return b.edit(ctx, "change "+id+" by "+by)
+}
+
+func (b *backend) Delete(ctx context.Context, id, by string) error {
+	return b.edit(ctx, "delete "+id+" by "+by)
+}
+
 func (b *backend) Open(context.Context, task.Attempt, LogRequest) (LogStream, error) {
 	return LogStream{Body: b.log, Source: "live"}, b.logErr
 }
@@ -147,6 +179,23 @@ func (b *backend) Report(_ context.Context, r Report) error {
 	return b.fail
 }
 
+// What the ClusterRoles slipway-viewer and slipway-operator give, as a RoleBinding gives it.
+var (
+	viewerRole   = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev"}
+	operatorRole = []string{
+		"create tasks.slipway.dev", "patch tasks.slipway.dev", "create tasks/cancel.slipway.dev", "create tasks/retry.slipway.dev",
+		"use kinds.slipway.dev command.run",
+	}
+)
+
+func roleIn(namespace string, role ...string) []string {
+	var all []string
+	for _, access := range role {
+		all = append(all, access+" in namespace "+namespace)
+	}
+	return all
+}
+
 // rig is the edge over a backend.
 type rig struct {
 	testing.TB
@@ -162,7 +211,10 @@ func newRig(t testing.TB) *rig {
 		rights: map[string][]string{
 			"admin":  {"*"},
 			"nobody": {},
-			"viewer": {"get tasks.slipway.dev in namespace shop", "list tasks.slipway.dev in namespace shop"},
+			"viewer": roleIn("shop", viewerRole...),
+			// An operator names no program: that takes the right to create Jobs.
+			"operator":         append(roleIn("shop", viewerRole...), roleIn("shop", operatorRole...)...),
+			"operator of bank": append(roleIn("bank", viewerRole...), append(roleIn("bank", operatorRole...), "create jobs.batch in namespace bank")...),
 		},
 		task: task.Task{
 			ID: taskID, Kind: "command.run", Namespace: "shop", Mode: task.Parallel, Queue: "default", Class: task.Normal,
@@ -173,7 +225,7 @@ func newRig(t testing.TB) *rig {
 	}}
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
+		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
 		Version: api.Version{Version: "test", API: "v1"},
 		Log:     loggerInto(r.logged),

@@ -16,49 +16,55 @@ import (
 	"slipway.dev/slipway/pkg/task"
 )
 
-// everyRoute is one good request for each operation.
+// everyRoute is one good request for each operation, and what each user with too few rights for some gets.
 var everyRoute = []struct {
 	request
-	asks   string // caller
-	status int
+	asks                     string // caller
+	status                   int
+	nobody, viewer, operator int // where asks is user
 }{
-	{request{method: "POST", path: "/v1/tasks", body: good}, "user", 201},
-	{request{method: "POST", path: "/v1/tasks:batch", body: `{"tasks":[` + good + `]}`}, "user", 201},
-	{request{method: "GET", path: "/v1/tasks?namespace=shop"}, "user", 200},
-	{request{method: "GET", path: "/v1/tasks/" + taskID}, "user", 200},
-	{request{method: "POST", path: "/v1/tasks/" + taskID + "/cancel"}, "user", 202},
-	{request{method: "GET", path: "/v1/tasks/" + taskID + "/attempts"}, "user", 200},
-	{request{method: "GET", path: "/v1/tasks/" + taskID + "/events"}, "user", 200},
-	{request{method: "GET", path: "/v1/tasks/" + taskID + "/logs"}, "user", 200},
-	{request{method: "POST", path: "/v1/runner/start", body: `{"attempt":7,"fence":9}`}, "pod", 200},
-	{request{method: "POST", path: "/v1/runner/heartbeat", body: `{"attempt":7,"fence":9,"pod_uid":"u"}`}, "session", 200},
-	{request{method: "POST", path: "/v1/runner/finish", body: `{"attempt":7,"fence":9,"pod_uid":"u","outcome":"succeeded"}`}, "session", 204},
-	{request{method: "GET", path: "/v1/version"}, "anybody", 200},
-	{request{method: "GET", path: "/v1/openapi.yaml"}, "anybody", 200},
+	{request{method: "POST", path: "/v1/tasks", body: good}, "user", 201, 403, 403, 403},
+	{request{method: "POST", path: "/v1/tasks:batch", body: `{"tasks":[` + good + `]}`}, "user", 201, 403, 403, 403},
+	{request{method: "GET", path: "/v1/tasks?namespace=shop"}, "user", 200, 403, 200, 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID}, "user", 200, 404, 200, 200},
+	{request{method: "PATCH", path: "/v1/tasks/" + taskID, body: `{"class":"high"}`}, "user", 200, 404, 403, 200},
+	{request{method: "DELETE", path: "/v1/tasks/" + taskID}, "user", 204, 404, 403, 403},
+	{request{method: "POST", path: "/v1/tasks/" + taskID + "/cancel"}, "user", 202, 404, 403, 202},
+	{request{method: "POST", path: "/v1/tasks/" + endedID + "/retry"}, "user", 201, 404, 403, 403},
+	{request{method: "POST", path: "/v1/tasks/" + taskID + "/hold", body: `{"reason":"look"}`}, "user", 200, 404, 403, 200},
+	{request{method: "POST", path: "/v1/tasks/" + taskID + "/unhold"}, "user", 200, 404, 403, 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID + "/attempts"}, "user", 200, 404, 200, 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID + "/events"}, "user", 200, 404, 200, 200},
+	{request{method: "GET", path: "/v1/tasks/" + taskID + "/logs"}, "user", 200, 404, 200, 200},
+	{request{method: "POST", path: "/v1/runner/start", body: `{"attempt":7,"fence":9}`}, "pod", 200, 0, 0, 0},
+	{request{method: "POST", path: "/v1/runner/heartbeat", body: `{"attempt":7,"fence":9,"pod_uid":"u"}`}, "session", 200, 0, 0, 0},
+	{request{method: "POST", path: "/v1/runner/finish", body: `{"attempt":7,"fence":9,"pod_uid":"u","outcome":"succeeded"}`}, "session", 204, 0, 0, 0},
+	{request{method: "GET", path: "/v1/version"}, "anybody", 200, 0, 0, 0},
+	{request{method: "GET", path: "/v1/openapi.yaml"}, "anybody", 200, 0, 0, 0},
 }
 
 func TestEveryRouteAnswersEachCallerAsItShould(t *testing.T) {
 	if len(everyRoute) != len(routes) {
 		t.Fatalf("%d routes are tested, %d exist", len(everyRoute), len(routes))
 	}
-	// What a user with a good token and too few rights gets, by operation.
-	nobody := []int{403, 403, 403, 404, 404, 404, 404, 404}
-	viewer := []int{403, 403, 200, 200, 403, 200, 200, 403}
 	tokens := map[string]string{
-		"none": "", "unknown": "stranger", "admin": "admin", "nobody": "nobody", "viewer": "viewer", "pod": "pod",
+		"none": "", "wrong audience": "stranger", "admin": "admin", "nobody": "nobody", "viewer": "viewer", "operator": "operator",
+		"other namespace": "operator of bank", "pod": "pod",
 		"session": sessionToken(7, 9, "u"), "other session": sessionToken(7, 10, "u"),
 	}
-	for i, route := range everyRoute {
+	for _, route := range everyRoute {
 		for name, token := range tokens {
 			want := 401
 			switch {
 			case route.asks == "anybody", route.asks == "user" && name == "admin", route.asks == "pod" && name == "pod",
 				route.asks == "session" && name == "session":
 				want = route.status
-			case route.asks == "user" && name == "nobody":
-				want = nobody[i]
+			case route.asks == "user" && (name == "nobody" || name == "other namespace"):
+				want = route.nobody
 			case route.asks == "user" && name == "viewer":
-				want = viewer[i]
+				want = route.viewer
+			case route.asks == "user" && name == "operator":
+				want = route.operator
 			}
 			t.Run(fmt.Sprintf("%s %s as %s", route.method, route.path, name), func(t *testing.T) {
 				r := newRig(t)
@@ -84,7 +90,6 @@ func TestForbiddenNamesVerbResourceAndNamespace(t *testing.T) {
 	if p.Detail != "not allowed to create tasks/cancel.slipway.dev in namespace shop" {
 		t.Errorf("detail %q", p.Detail)
 	}
-	r.rights["operator"] = []string{"create tasks.slipway.dev in namespace shop", "use kinds.slipway.dev command.run in namespace shop"}
 	p = r.problem(r.send(request{method: "POST", path: "/v1/tasks", token: "operator", body: good}), 403)
 	if p.Detail != "not allowed to create jobs.batch in namespace shop" {
 		t.Errorf("a free command: detail %q", p.Detail)
@@ -130,7 +135,7 @@ func TestUnknownRoutesAndMethodsAreProblemsOfOurs(t *testing.T) {
 		r.problem(r.send(request{method: "GET", path: path, token: "admin"}), 404)
 	}
 	for path, allow := range map[string]string{
-		"/v1/tasks": "POST, GET", "/v1/tasks/" + taskID: "GET", "/v1/tasks:batch": "POST", "/v1/runner/start": "POST", "/readyz": "GET",
+		"/v1/tasks": "POST, GET", "/v1/tasks/" + taskID + "/events": "GET", "/v1/tasks:batch": "POST", "/v1/runner/start": "POST", "/readyz": "GET",
 	} {
 		w := r.send(request{method: "DELETE", path: path, token: "admin"})
 		r.problem(w, 405)

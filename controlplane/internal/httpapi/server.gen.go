@@ -37,9 +37,15 @@ type ServerInterface interface {
 	// SubmitTask Submit a Task
 	// (POST /v1/tasks)
 	SubmitTask(c *gin.Context, params SubmitTaskParams)
+	// DeleteTask Delete an ended Task
+	// (DELETE /v1/tasks/{id})
+	DeleteTask(c *gin.Context, id TaskID)
 	// GetTask Read one Task
 	// (GET /v1/tasks/{id})
 	GetTask(c *gin.Context, id TaskID)
+	// ChangeTask Change a queued Task
+	// (PATCH /v1/tasks/{id})
+	ChangeTask(c *gin.Context, id TaskID)
 	// ListAttempts List the Attempts of a Task, first one first
 	// (GET /v1/tasks/{id}/attempts)
 	ListAttempts(c *gin.Context, id TaskID)
@@ -49,9 +55,18 @@ type ServerInterface interface {
 	// ListEvents List the history of a Task, oldest first
 	// (GET /v1/tasks/{id}/events)
 	ListEvents(c *gin.Context, id TaskID, params ListEventsParams)
+	// HoldTask Keep a queued Task from running
+	// (POST /v1/tasks/{id}/hold)
+	HoldTask(c *gin.Context, id TaskID)
 	// GetLogs Read the log of an Attempt
 	// (GET /v1/tasks/{id}/logs)
 	GetLogs(c *gin.Context, id TaskID, params GetLogsParams)
+	// RetryTask Submit an ended Task again
+	// (POST /v1/tasks/{id}/retry)
+	RetryTask(c *gin.Context, id TaskID, params RetryTaskParams)
+	// UnholdTask Let a held Task run
+	// (POST /v1/tasks/{id}/unhold)
+	UnholdTask(c *gin.Context, id TaskID)
 	// SubmitBatch Submit up to 1,000 Tasks, all or none
 	// (POST /v1/tasks:batch)
 	SubmitBatch(c *gin.Context, params SubmitBatchParams)
@@ -229,6 +244,14 @@ func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
 	// Parameter object where we will unmarshal all parameters from the context
 	var params SubmitTaskParams
 
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", c.Request.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter dry_run: %w", err), http.StatusBadRequest)
+		return
+	}
+
 	headers := c.Request.Header
 
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -260,6 +283,31 @@ func (siw *ServerInterfaceWrapper) SubmitTask(c *gin.Context) {
 	siw.Handler.SubmitTask(c, params)
 }
 
+// DeleteTask operation middleware
+func (siw *ServerInterfaceWrapper) DeleteTask(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.DeleteTask(c, id)
+}
+
 // GetTask operation middleware
 func (siw *ServerInterfaceWrapper) GetTask(c *gin.Context) {
 
@@ -283,6 +331,31 @@ func (siw *ServerInterfaceWrapper) GetTask(c *gin.Context) {
 	}
 
 	siw.Handler.GetTask(c, id)
+}
+
+// ChangeTask operation middleware
+func (siw *ServerInterfaceWrapper) ChangeTask(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ChangeTask(c, id)
 }
 
 // ListAttempts operation middleware
@@ -379,6 +452,31 @@ func (siw *ServerInterfaceWrapper) ListEvents(c *gin.Context) {
 	siw.Handler.ListEvents(c, id, params)
 }
 
+// HoldTask operation middleware
+func (siw *ServerInterfaceWrapper) HoldTask(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.HoldTask(c, id)
+}
+
 // GetLogs operation middleware
 func (siw *ServerInterfaceWrapper) GetLogs(c *gin.Context) {
 
@@ -429,6 +527,80 @@ func (siw *ServerInterfaceWrapper) GetLogs(c *gin.Context) {
 	}
 
 	siw.Handler.GetLogs(c, id, params)
+}
+
+// RetryTask operation middleware
+func (siw *ServerInterfaceWrapper) RetryTask(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryTaskParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RetryTask(c, id, params)
+}
+
+// UnholdTask operation middleware
+func (siw *ServerInterfaceWrapper) UnholdTask(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id TaskID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.UnholdTask(c, id)
 }
 
 // SubmitBatch operation middleware
@@ -514,7 +686,12 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/v1/tasks", wrapper.ListTasks)
 	router.POST(options.BaseURL+"/v1/tasks", wrapper.SubmitTask)
 	router.POST(options.BaseURL+"/v1/tasks\\:batch", wrapper.SubmitBatch)
+	router.DELETE(options.BaseURL+"/v1/tasks/:id", wrapper.DeleteTask)
 	router.GET(options.BaseURL+"/v1/tasks/:id", wrapper.GetTask)
+	router.PATCH(options.BaseURL+"/v1/tasks/:id", wrapper.ChangeTask)
+	router.POST(options.BaseURL+"/v1/tasks/:id/retry", wrapper.RetryTask)
+	router.POST(options.BaseURL+"/v1/tasks/:id/hold", wrapper.HoldTask)
+	router.POST(options.BaseURL+"/v1/tasks/:id/unhold", wrapper.UnholdTask)
 	router.POST(options.BaseURL+"/v1/tasks/:id/cancel", wrapper.CancelTask)
 	router.GET(options.BaseURL+"/v1/tasks/:id/attempts", wrapper.ListAttempts)
 	router.GET(options.BaseURL+"/v1/tasks/:id/events", wrapper.ListEvents)
@@ -733,8 +910,9 @@ type SubmitTaskResponseObject interface {
 
 type SubmitTask200ResponseHeaders struct {
 	IdempotentReplayed *string
-	Location           string
+	Location           *string
 	SlipwayCoalesced   *string
+	SlipwayDryRun      *string
 }
 
 type SubmitTask200JSONResponse struct {
@@ -752,9 +930,14 @@ func (response SubmitTask200JSONResponse) VisitSubmitTaskResponse(w http.Respons
 	if response.Headers.IdempotentReplayed != nil {
 		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
 	}
-	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
 	if response.Headers.SlipwayCoalesced != nil {
 		w.Header().Set("Slipway-Coalesced", fmt.Sprint(*response.Headers.SlipwayCoalesced))
+	}
+	if response.Headers.SlipwayDryRun != nil {
+		w.Header().Set("Slipway-Dry-Run", fmt.Sprint(*response.Headers.SlipwayDryRun))
 	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
@@ -800,6 +983,39 @@ func (response SubmitTaskdefaultApplicationProblemPlusJSONResponse) VisitSubmitT
 	return err
 }
 
+type DeleteTaskRequestObject struct {
+	ID TaskID `json:"id"`
+}
+
+type DeleteTaskResponseObject interface {
+	VisitDeleteTaskResponse(w http.ResponseWriter) error
+}
+
+type DeleteTask204Response struct {
+}
+
+func (response DeleteTask204Response) VisitDeleteTaskResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteTaskdefaultApplicationProblemPlusJSONResponse) VisitDeleteTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTaskRequestObject struct {
 	ID TaskID `json:"id"`
 }
@@ -828,6 +1044,46 @@ type GetTaskdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTaskdefaultApplicationProblemPlusJSONResponse) VisitGetTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeTaskRequestObject struct {
+	ID   TaskID `json:"id"`
+	Body *ChangeTaskJSONRequestBody
+}
+
+type ChangeTaskResponseObject interface {
+	VisitChangeTaskResponse(w http.ResponseWriter) error
+}
+
+type ChangeTask200JSONResponse Task
+
+func (response ChangeTask200JSONResponse) VisitChangeTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChangeTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ChangeTaskdefaultApplicationProblemPlusJSONResponse) VisitChangeTaskResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -972,6 +1228,46 @@ func (response ListEventsdefaultApplicationProblemPlusJSONResponse) VisitListEve
 	return err
 }
 
+type HoldTaskRequestObject struct {
+	ID   TaskID `json:"id"`
+	Body *HoldTaskJSONRequestBody
+}
+
+type HoldTaskResponseObject interface {
+	VisitHoldTaskResponse(w http.ResponseWriter) error
+}
+
+type HoldTask200JSONResponse Task
+
+func (response HoldTask200JSONResponse) VisitHoldTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type HoldTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response HoldTaskdefaultApplicationProblemPlusJSONResponse) VisitHoldTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetLogsRequestObject struct {
 	ID     TaskID `json:"id"`
 	Params GetLogsParams
@@ -1008,6 +1304,123 @@ type GetLogsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetLogsdefaultApplicationProblemPlusJSONResponse) VisitGetLogsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTaskRequestObject struct {
+	ID     TaskID `json:"id"`
+	Params RetryTaskParams
+}
+
+type RetryTaskResponseObject interface {
+	VisitRetryTaskResponse(w http.ResponseWriter) error
+}
+
+type RetryTask200ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           string
+	SlipwayCoalesced   *string
+}
+
+type RetryTask200JSONResponse struct {
+	Body    Task
+	Headers RetryTask200ResponseHeaders
+}
+
+func (response RetryTask200JSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	if response.Headers.SlipwayCoalesced != nil {
+		w.Header().Set("Slipway-Coalesced", fmt.Sprint(*response.Headers.SlipwayCoalesced))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTask201ResponseHeaders struct {
+	Location string
+}
+
+type RetryTask201JSONResponse struct {
+	Body    Task
+	Headers RetryTask201ResponseHeaders
+}
+
+func (response RetryTask201JSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RetryTaskdefaultApplicationProblemPlusJSONResponse) VisitRetryTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UnholdTaskRequestObject struct {
+	ID TaskID `json:"id"`
+}
+
+type UnholdTaskResponseObject interface {
+	VisitUnholdTaskResponse(w http.ResponseWriter) error
+}
+
+type UnholdTask200JSONResponse Task
+
+func (response UnholdTask200JSONResponse) VisitUnholdTaskResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UnholdTaskdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UnholdTaskdefaultApplicationProblemPlusJSONResponse) VisitUnholdTaskResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -1141,9 +1554,15 @@ type StrictServerInterface interface {
 	// SubmitTask Submit a Task
 	// (POST /v1/tasks)
 	SubmitTask(ctx context.Context, request SubmitTaskRequestObject) (SubmitTaskResponseObject, error)
+	// DeleteTask Delete an ended Task
+	// (DELETE /v1/tasks/{id})
+	DeleteTask(ctx context.Context, request DeleteTaskRequestObject) (DeleteTaskResponseObject, error)
 	// GetTask Read one Task
 	// (GET /v1/tasks/{id})
 	GetTask(ctx context.Context, request GetTaskRequestObject) (GetTaskResponseObject, error)
+	// ChangeTask Change a queued Task
+	// (PATCH /v1/tasks/{id})
+	ChangeTask(ctx context.Context, request ChangeTaskRequestObject) (ChangeTaskResponseObject, error)
 	// ListAttempts List the Attempts of a Task, first one first
 	// (GET /v1/tasks/{id}/attempts)
 	ListAttempts(ctx context.Context, request ListAttemptsRequestObject) (ListAttemptsResponseObject, error)
@@ -1153,9 +1572,18 @@ type StrictServerInterface interface {
 	// ListEvents List the history of a Task, oldest first
 	// (GET /v1/tasks/{id}/events)
 	ListEvents(ctx context.Context, request ListEventsRequestObject) (ListEventsResponseObject, error)
+	// HoldTask Keep a queued Task from running
+	// (POST /v1/tasks/{id}/hold)
+	HoldTask(ctx context.Context, request HoldTaskRequestObject) (HoldTaskResponseObject, error)
 	// GetLogs Read the log of an Attempt
 	// (GET /v1/tasks/{id}/logs)
 	GetLogs(ctx context.Context, request GetLogsRequestObject) (GetLogsResponseObject, error)
+	// RetryTask Submit an ended Task again
+	// (POST /v1/tasks/{id}/retry)
+	RetryTask(ctx context.Context, request RetryTaskRequestObject) (RetryTaskResponseObject, error)
+	// UnholdTask Let a held Task run
+	// (POST /v1/tasks/{id}/unhold)
+	UnholdTask(ctx context.Context, request UnholdTaskRequestObject) (UnholdTaskResponseObject, error)
 	// SubmitBatch Submit up to 1,000 Tasks, all or none
 	// (POST /v1/tasks:batch)
 	SubmitBatch(ctx context.Context, request SubmitBatchRequestObject) (SubmitBatchResponseObject, error)
@@ -1441,6 +1869,32 @@ func (sh *strictHandler) SubmitTask(ctx *gin.Context, params SubmitTaskParams) {
 	}
 }
 
+// DeleteTask operation middleware
+func (sh *strictHandler) DeleteTask(ctx *gin.Context, id TaskID) {
+	var request DeleteTaskRequestObject
+
+	request.ID = id
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteTask(ctx, request.(DeleteTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteTask")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(DeleteTaskResponseObject); ok {
+		if err := validResponse.VisitDeleteTaskResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetTask operation middleware
 func (sh *strictHandler) GetTask(ctx *gin.Context, id TaskID) {
 	var request GetTaskRequestObject
@@ -1460,6 +1914,50 @@ func (sh *strictHandler) GetTask(ctx *gin.Context, id TaskID) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetTaskResponseObject); ok {
 		if err := validResponse.VisitGetTaskResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ChangeTask operation middleware
+func (sh *strictHandler) ChangeTask(ctx *gin.Context, id TaskID) {
+	var request ChangeTaskRequestObject
+
+	request.ID = id
+
+	var body ChangeTaskJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ChangeTask(ctx, request.(ChangeTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ChangeTask")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ChangeTaskResponseObject); ok {
+		if err := validResponse.VisitChangeTaskResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {
@@ -1567,6 +2065,53 @@ func (sh *strictHandler) ListEvents(ctx *gin.Context, id TaskID, params ListEven
 	}
 }
 
+// HoldTask operation middleware
+func (sh *strictHandler) HoldTask(ctx *gin.Context, id TaskID) {
+	var request HoldTaskRequestObject
+
+	request.ID = id
+
+	var body HoldTaskJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.HoldTask(ctx, request.(HoldTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "HoldTask")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(HoldTaskResponseObject); ok {
+		if err := validResponse.VisitHoldTaskResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetLogs operation middleware
 func (sh *strictHandler) GetLogs(ctx *gin.Context, id TaskID, params GetLogsParams) {
 	var request GetLogsRequestObject
@@ -1587,6 +2132,59 @@ func (sh *strictHandler) GetLogs(ctx *gin.Context, id TaskID, params GetLogsPara
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetLogsResponseObject); ok {
 		if err := validResponse.VisitGetLogsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryTask operation middleware
+func (sh *strictHandler) RetryTask(ctx *gin.Context, id TaskID, params RetryTaskParams) {
+	var request RetryTaskRequestObject
+
+	request.ID = id
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryTask(ctx, request.(RetryTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryTask")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RetryTaskResponseObject); ok {
+		if err := validResponse.VisitRetryTaskResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UnholdTask operation middleware
+func (sh *strictHandler) UnholdTask(ctx *gin.Context, id TaskID) {
+	var request UnholdTaskRequestObject
+
+	request.ID = id
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UnholdTask(ctx, request.(UnholdTaskRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UnholdTask")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(UnholdTaskResponseObject); ok {
+		if err := validResponse.VisitUnholdTaskResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

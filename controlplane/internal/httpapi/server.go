@@ -22,6 +22,8 @@ type Config struct {
 	Finder    Finder
 	History   History
 	Canceler  Canceler
+	Holder    Holder
+	Editor    Editor
 	Logs      Logs
 	Runners   Runners
 	Pods      Pods
@@ -49,6 +51,8 @@ type server struct {
 	finder    Finder
 	history   History
 	canceler  Canceler
+	holder    Holder
+	editor    Editor
 	logs      Logs
 	runners   Runners
 	pods      Pods
@@ -84,7 +88,8 @@ const (
 // New makes the HTTP server; it does not listen.
 func New(c Config) (*http.Server, error) {
 	s := &server{
-		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, history: c.History, canceler: c.Canceler, logs: c.Logs,
+		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, history: c.History, canceler: c.Canceler,
+		holder: c.Holder, editor: c.Editor, logs: c.Logs,
 		runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log,
 	}

@@ -27,6 +27,7 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 		return nil, badRequest("the idempotency key stands twice", field("/idempotency_key", "stands in the header too"))
 	}
 	in := intake{caller: known.identity, tasks: []api.SubmitTask{*r.Body}, bodies: []any{known.body}, at: func(int) string { return "" }}
+	in.dryRun = given(r.Params.DryRun)
 	in.key = given(r.Params.IdempotencyKey) + r.Body.IdempotencyKey
 	if in.key != "" {
 		in.hash = fingerprint(submitRoute, withoutKey(known.body))
@@ -36,8 +37,15 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 		return nil, err
 	}
 	made := done[0]
+	here, yes := "/v1/tasks/"+made.Task.ID, "true"
+	if made.Result == api.ResultCreated && in.dryRun {
+		made.Task.ID = noID
+		return SubmitTask200JSONResponse{
+			Body:    wireTask(made.Task, View{Phase: firstPhase(made.Task)}),
+			Headers: SubmitTask200ResponseHeaders{SlipwayDryRun: &yes},
+		}, nil
+	}
 	known.task = made.Task.ID
-	here := "/v1/tasks/" + made.Task.ID
 	if made.Result == api.ResultCreated {
 		return SubmitTask201JSONResponse{
 			Body:    wireTask(made.Task, View{Phase: firstPhase(made.Task)}),
@@ -48,8 +56,10 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 	if err != nil {
 		return nil, fmt.Errorf("read the task of an earlier request: %w", err)
 	}
-	headers := SubmitTask200ResponseHeaders{Location: here}
-	yes := "true"
+	headers := SubmitTask200ResponseHeaders{Location: &here}
+	if in.dryRun {
+		headers.SlipwayDryRun = &yes
+	}
 	if made.Result == api.ResultRepeated {
 		headers.IdempotentReplayed = &yes
 	} else {
@@ -57,6 +67,9 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 	}
 	return SubmitTask200JSONResponse{Body: wireTask(t, view), Headers: headers}, nil
 }
+
+// noID is the id of a Task that was only tried.
+const noID = "00000000-0000-0000-0000-000000000000"
 
 // SubmitBatch stores many Tasks, or none.
 func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (SubmitBatchResponseObject, error) {
@@ -130,6 +143,7 @@ type intake struct {
 	bodies []any // the tasks as parsed
 	key    string
 	hash   []byte
+	dryRun bool
 	at     func(item int) string // JSON pointer of an item
 }
 
@@ -140,6 +154,11 @@ func (s *server) submit(ctx context.Context, in intake) ([]Accepted, error) {
 		return nil, err
 	}
 	sub, invalid := s.build(in)
+	return s.accept(ctx, in, sub, invalid)
+}
+
+// accept stores what was built. What is invalid today may still be the repeat of an earlier request.
+func (s *server) accept(ctx context.Context, in intake, sub built, invalid error) ([]Accepted, error) {
 	if invalid == nil {
 		if err := s.mayChooseFreely(ctx, in, sub); err != nil {
 			return nil, err
@@ -207,7 +226,7 @@ func (b built) keyed() bool {
 
 // build lays every task over its kind; invalid names what is wrong with them.
 func (s *server) build(in intake) (b built, invalid error) {
-	b.Submission = Submission{Caller: in.caller.User, Key: in.key, Hash: in.hash, Items: make([]Item, len(in.tasks))}
+	b.Submission = Submission{Caller: in.caller.User, Key: in.key, Hash: in.hash, DryRun: in.dryRun, Items: make([]Item, len(in.tasks))}
 	b.free = make([]bool, len(in.tasks))
 	var wrong []kinds.FieldError
 	for i, t := range in.tasks {

@@ -28,11 +28,17 @@ func (s *Store) Cancel(ctx context.Context, id, by, note string) (task.Task, err
 		if st := task.State(where.State); st.Terminal() {
 			return &EndedError{ID: id, State: st}
 		}
-		if err := cancelOne(tx, &e, where, cancelAsk{by: by, note: note}); err != nil {
+		was, err := cancelOne(tx, &e, where, cancelAsk{by: by, note: note})
+		if err != nil {
 			return err
 		}
-		after, err = readTask(tx, where.Key)
-		return err
+		if after, err = readTask(tx, where.Key); err != nil || was.CancelAt != nil {
+			return err
+		}
+		return audit{
+			actor: by, verb: "cancel", resource: "tasks", name: id, before: facts{"state": was.State},
+			after: facts{"state": after.State, "note": clean(note, maxNote)},
+		}.write(tx)
 	}
 	err := s.settled(ctx, run, func(context.Context) (bool, error) { return false, nil })
 	var ended *EndedError
@@ -60,17 +66,16 @@ type cancelRow struct {
 	CancelAt *time.Time
 }
 
-// cancelOne locks the lane of a Task and cancels it there, whatever state it is in by then.
-func cancelOne(tx *gorm.DB, e *effects, where whereRow, ask cancelAsk) error {
+// cancelOne locks the lane of a Task and cancels it there, whatever state it is in by then. It gives what was there.
+func cancelOne(tx *gorm.DB, e *effects, where whereRow, ask cancelAsk) (row cancelRow, err error) {
 	lane, err := lockLaneOf(tx, where)
 	if err != nil {
-		return err
+		return row, err
 	}
-	var row cancelRow
 	if err := query(tx, "cancel/read", args{"task": where.Key}, &row); err != nil {
-		return err
+		return row, err
 	}
-	return cancelLocked(tx, e, lane, row, ask)
+	return row, cancelLocked(tx, e, lane, row, ask)
 }
 
 func cancelLocked(tx *gorm.DB, e *effects, lane *laneRow, row cancelRow, ask cancelAsk) error {

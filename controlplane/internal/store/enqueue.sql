@@ -29,8 +29,11 @@ WHERE i.caller = @caller AND i.key = x.key;
 
 -- name: needs
 -- The Tasks named in `after`, and the Tasks that are repeated by hand.
+-- The lock is against their deletion alone.
 SELECT key, id, lane, state, coalesce(root, key) AS root FROM slipway.tasks
-WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid));
+WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid))
+ORDER BY key
+FOR KEY SHARE;
 
 -- name: standing
 -- What is in the lanes, in a later statement than their lock.
@@ -119,6 +122,10 @@ noted AS (
     SELECT r.key, e.type, @by, r.at, NULL
     FROM ranked r CROSS JOIN LATERAL (
         SELECT 'submitted' AS type UNION ALL SELECT 'coalesced' FROM generate_series(1, r.absorbed)) e),
+audited AS (
+    INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, after)
+    SELECT clock.at, @by, x.peer, x.request, x.verb, 'tasks', x.name, x.after
+    FROM jsonb_to_record(CAST(@audit AS jsonb)) AS x (peer text, request text, verb text, name text, after jsonb), clock),
 needing AS (
     INSERT INTO slipway.deps (task, needs)
     SELECT r.key, coalesce(d.needs_key, n.key)

@@ -91,6 +91,28 @@ type EndedError struct {
 
 func (e *EndedError) Error() string { return fmt.Sprintf("task %s has ended: %s", e.ID, e.State) }
 
+// HinderReason says why a Task cannot be changed or deleted.
+type HinderReason string
+
+// Why a Task cannot be changed or deleted.
+const (
+	HinderClaimed   HinderReason = "claimed"   // it runs
+	HinderNotEnded  HinderReason = "not_ended" // only ended ones are deleted
+	HinderDependent HinderReason = "dependent" // ID waits for it
+	HinderChild     HinderReason = "child"     // ID is its child and has not ended
+	HinderParent    HinderReason = "parent"    // ID is its parent and has not ended
+	HinderClosing   HinderReason = "closing"   // its Job is not closed in the cluster yet
+)
+
+// HinderedError says which Task is in the way of a change; it may be the very one.
+type HinderedError struct {
+	ID     string
+	State  task.State
+	Reason HinderReason
+}
+
+func (e *HinderedError) Error() string { return fmt.Sprintf("hindered by task %s: %s", e.ID, e.Reason) }
+
 // FieldError refuses one field of a batch; Pointer is a JSON pointer into its items.
 type FieldError struct {
 	Pointer string

@@ -71,8 +71,12 @@ func (w *submit) insert(tx *gorm.DB) error {
 	if len(items) == 0 {
 		return nil
 	}
+	a, from := w.auditOf(), originOf(tx.Statement.Context)
+	row := facts{"peer": from.Peer, "request": from.Request, "verb": a.verb, "name": a.name, "after": a.after}
 	var rows []insertedRow
-	err := query(tx, "enqueue/insert", args{"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller}, &rows)
+	err := query(tx, "enqueue/insert", args{
+		"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller, "audit": jsonOf(row),
+	}, &rows)
 	switch {
 	case sqlState(err) == uniqueViolation && constraint(err) == "tasks_fire":
 		return conflict(Conflict{Item: -1, Reason: ConflictFired})

@@ -39,7 +39,8 @@ func (s *Store) Tasks(ctx context.Context, f ListFilter) (Page, error) {
 		rows = nil
 		return db.Select("t.*",
 			"(SELECT p.id FROM slipway.tasks p WHERE p.key = t.parent) AS parent_id",
-			"(SELECT r.id FROM slipway.tasks r WHERE r.key = t.retry_of) AS retry_of_id").
+			"(SELECT r.id FROM slipway.tasks r WHERE r.key = t.retry_of) AS retry_of_id",
+			"(SELECT o.id FROM slipway.tasks o WHERE o.key = t.root) AS root_id").
 			Order(f.order()).Limit(limit + 1).Find(&rows).Error
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ type Batch struct {
 	Key    string // idempotency key of the whole batch; empty: none
 	Hash   []byte // of the request's canonical form, compared where Key was seen before
 	Items  []Item
+	DryRun bool // decide everything, store nothing
 }
 
 // Item is one Task to be stored.
@@ -131,6 +132,23 @@ type Queue struct {
 	Note         string
 	Queued       int
 	Running      int // live Attempts
+}
+
+// Lane is what stands under one key.
+type Lane struct {
+	Key, Queue, Namespace, Kind string
+	Fence                       int64  // of the last claim
+	Holder, Head                string // ids; Head is the first queued Task
+	Queued                      int    // counted up to 10,001
+	Wait                        task.WaitReason
+	WaitNote, WaitsFor          string
+}
+
+// Limit is what a namespace may use of a queue, and what it uses.
+type Limit struct {
+	Queue                        string
+	Cap, NamespaceCap, MaxQueued int
+	Queued, Running              int
 }
 
 // Freeze stops all launches of a namespace, a queue or everything until it expires or is ended.

@@ -27,102 +27,71 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	}
 	out := make([]Queue, len(rows))
 	for i, r := range rows {
-		out[i] = Queue{
-			Name: r.Name, Cap: r.Cap, NamespaceCap: r.NsCap, MaxQueued: r.MaxQueued, Rate: r.Rate, Burst: r.Burst,
-			Paused: r.Paused, Draining: r.Draining, Note: r.Note, Queued: r.Queued, Running: r.Running,
-		}
+		out[i] = r.queue()
 	}
 	return out, nil
 }
 
+func (r queueListRow) queue() Queue {
+	return Queue{
+		Name: r.Name, Cap: r.Cap, NamespaceCap: r.NsCap, MaxQueued: r.MaxQueued, Rate: r.Rate, Burst: r.Burst,
+		Paused: r.Paused, Draining: r.Draining, Note: r.Note, Queued: r.Queued, Running: r.Running,
+	}
+}
+
 // SetQueue makes a queue or changes it.
 func (s *Store) SetQueue(ctx context.Context, q Queue, actor string) error {
-	var rate *float64
-	if q.Rate > 0 {
-		rate = &q.Rate
-	}
-	err := s.audited(ctx, audit{actor: actor, verb: "set", resource: "queues", name: q.Name, data: q}, func(tx *gorm.DB, e *effects) error {
-		e.queues = append(e.queues, q.Name)
-		_, err := exec(tx, "queue/set", args{
-			"name": q.Name, "cap": q.Cap, "ns_cap": q.NamespaceCap, "max_queued": q.MaxQueued, "rate": rate, "burst": max(1, q.Burst),
-			"paused": q.Paused, "draining": q.Draining, "note": clean(q.Note, maxNote), "actor": actor,
-		})
-		return err
-	})
+	a := audit{actor: actor, verb: "set", resource: "queues", name: q.Name, after: queueFacts(q)}
+	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects, _ *audit) error { return setQueue(tx, e, q, actor) })
 	if err != nil {
 		return fmt.Errorf("set queue %s: %w", q.Name, err)
 	}
 	return nil
 }
 
-// audit is one row of who changed what.
-type audit struct {
-	actor, verb, resource, name string
-	data                        any
-}
-
-// audited makes a change and its audit row in one transaction.
-func (s *Store) audited(ctx context.Context, a audit, fn func(tx *gorm.DB, e *effects) error) error {
-	var e effects
-	err := s.inTx(ctx, func(tx *gorm.DB) error {
-		e = effects{}
-		if err := fn(tx, &e); err != nil {
-			return err
-		}
-		_, err := exec(tx, "queue/audit", args{
-			"actor": a.actor, "verb": a.verb, "resource": a.resource, "name": a.name,
-			"data": string(cleanJSON([]byte(jsonOf(a.data)), maxNote*4)),
-		})
-		return err
-	})
-	if err == nil {
-		s.announce(e)
+func setQueue(tx *gorm.DB, e *effects, q Queue, actor string) error {
+	var rate *float64
+	if q.Rate > 0 {
+		rate = &q.Rate
 	}
+	e.queues = append(e.queues, q.Name)
+	_, err := exec(tx, "queue/set", args{
+		"name": q.Name, "cap": q.Cap, "ns_cap": q.NamespaceCap, "max_queued": q.MaxQueued, "rate": rate, "burst": max(1, q.Burst),
+		"paused": q.Paused, "draining": q.Draining, "note": clean(q.Note, maxNote), "actor": actor,
+	})
 	return err
 }
 
-// Hold keeps a queued Task from running; in a strict lane those behind it wait too. What runs goes on.
-func (s *Store) Hold(ctx context.Context, id, actor, reason string) error {
-	return s.hold(ctx, id, true, audit{actor: actor, verb: "hold", resource: "tasks", name: id, data: map[string]string{"reason": reason}})
-}
-
-// Unhold lets a held Task run.
-func (s *Store) Unhold(ctx context.Context, id, actor string) error {
-	return s.hold(ctx, id, false, audit{actor: actor, verb: "unhold", resource: "tasks", name: id})
-}
-
-func (s *Store) hold(ctx context.Context, id string, held bool, a audit) error {
-	if !validID(id) {
-		return ErrNotFound
+func queueFacts(q Queue) facts {
+	return facts{
+		"cap": q.Cap, "ns_cap": q.NamespaceCap, "max_queued": q.MaxQueued, "rate": q.Rate, "burst": q.Burst,
+		"paused": q.Paused, "draining": q.Draining, "note": q.Note,
 	}
-	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects) error {
-		where, err := findTask(tx, "id = ?", id)
-		if err != nil {
+}
+
+// ChangeQueue changes a queue that is there: change gets it as it is, under its lock. The verb is for the audit.
+func (s *Store) ChangeQueue(ctx context.Context, name, verb, actor string, change func(*Queue)) error {
+	a := audit{actor: actor, verb: verb, resource: "queues", name: name}
+	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects, a *audit) error {
+		var rows []queueListRow
+		if err := query(tx, "queue/lock", args{"name": name}, &rows); err != nil {
 			return err
 		}
-		if st := task.State(where.State); st.Terminal() {
-			return &EndedError{ID: id, State: st}
+		if len(rows) == 0 {
+			return ErrNotFound
 		}
-		lane, err := lockLaneOf(tx, where)
-		if err != nil {
-			return err
+		q := rows[0].queue()
+		was := q
+		change(&q)
+		if q == was {
+			a.verb = ""
+			return nil
 		}
-		n, err := exec(tx, "queue/held", args{"task": where.Key, "held": held})
-		if err != nil || n == 0 {
-			return err
-		}
-		statement, more := "queue/unhold", args{"task": where.Key}
-		if held {
-			reason := a.data.(map[string]string)["reason"]
-			statement, more = "queue/hold", args{"task": where.Key, "actor": a.actor, "reason": clean(reason, maxNote)}
-		}
-		if _, err := exec(tx, statement, more); err != nil {
-			return err
-		}
-		return showLane(tx, e, lane.Key)
+		a.before, a.after = queueFacts(was), queueFacts(q)
+		return setQueue(tx, e, q, actor)
 	})
 	if err != nil {
-		return fmt.Errorf("%s task %s: %w", a.verb, id, err)
+		return fmt.Errorf("%s queue %s: %w", verb, name, err)
 	}
 	return nil
 }
@@ -133,7 +102,9 @@ func (s *Store) Freeze(ctx context.Context, f Freeze, d time.Duration) (Freeze, 
 		ID                   int64
 		CreatedAt, ExpiresAt time.Time
 	}
-	err := s.audited(ctx, audit{actor: f.Actor, verb: "freeze", resource: "freezes", name: f.Namespace + "/" + f.Queue, data: f}, func(tx *gorm.DB, _ *effects) error {
+	a := audit{actor: f.Actor, verb: "freeze", resource: "freezes", name: f.Namespace + "/" + f.Queue}
+	a.after = facts{"reason": f.Reason, "seconds": d.Seconds()}
+	err := s.audited(ctx, a, func(tx *gorm.DB, _ *effects, _ *audit) error {
 		err := query(tx, "queue/freeze", args{
 			"namespace": f.Namespace, "queue": f.Queue, "actor": f.Actor, "reason": clean(f.Reason, maxNote), "seconds": d.Seconds(),
 		}, &made)
@@ -148,7 +119,7 @@ func (s *Store) Freeze(ctx context.Context, f Freeze, d time.Duration) (Freeze, 
 
 // Thaw ends a freeze before its time.
 func (s *Store) Thaw(ctx context.Context, id int64, actor string) error {
-	err := s.audited(ctx, audit{actor: actor, verb: "thaw", resource: "freezes", name: fmt.Sprint(id)}, func(tx *gorm.DB, e *effects) error {
+	err := s.audited(ctx, audit{actor: actor, verb: "thaw", resource: "freezes", name: fmt.Sprint(id)}, func(tx *gorm.DB, e *effects, _ *audit) error {
 		n, err := exec(tx, "queue/thaw", args{"id": id, "actor": actor})
 		if err == nil && n == 0 {
 			err = ErrNotFound
@@ -184,9 +155,16 @@ func (s *Store) Freezes(ctx context.Context) ([]Freeze, error) {
 
 // SwitchKind sets where Attempts of a kind run from now on; an empty executor goes back to what each Task says.
 func (s *Store) SwitchKind(ctx context.Context, kind string, to task.Executor, actor, reason string) error {
-	a := audit{actor: actor, verb: "switch", resource: "kinds", name: kind, data: map[string]string{"executor": string(to), "reason": reason}}
-	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects) error {
-		var err error
+	a := audit{actor: actor, verb: "switch", resource: "kinds", name: kind, after: facts{"executor": to, "reason": reason}}
+	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects, a *audit) error {
+		var was []struct{ Executor, Reason string }
+		err := query(tx, "queue/switched", args{"kind": kind}, &was)
+		if err != nil {
+			return err
+		}
+		if len(was) > 0 {
+			a.before = facts{"executor": was[0].Executor, "reason": was[0].Reason}
+		}
 		if to == "" {
 			_, err = exec(tx, "queue/unswitch", args{"kind": kind})
 		} else {
@@ -201,4 +179,19 @@ func (s *Store) SwitchKind(ctx context.Context, kind string, to task.Executor, a
 		return fmt.Errorf("switch kind %s: %w", kind, err)
 	}
 	return nil
+}
+
+// KindSwitch is where Attempts of a kind run from now on, whatever each Task says.
+type KindSwitch struct {
+	Kind, Executor, Actor, Reason string
+	ChangedAt                     time.Time
+}
+
+// KindSwitches lists the switches that are set.
+func (s *Store) KindSwitches(ctx context.Context) ([]KindSwitch, error) {
+	var rows []KindSwitch
+	if err := query(s.db.WithContext(ctx), "queue/switches", nil, &rows); err != nil {
+		return nil, classify(ctx, fmt.Errorf("list kind switches: %w", err))
+	}
+	return rows, nil
 }

@@ -20,9 +20,32 @@ ON CONFLICT (name) DO UPDATE SET cap = excluded.cap, ns_cap = excluded.ns_cap, m
     rate = excluded.rate, burst = excluded.burst, tokens = LEAST(q.tokens, excluded.burst), paused = excluded.paused,
     draining = excluded.draining, note = excluded.note, changed_by = excluded.changed_by, changed_at = excluded.changed_at;
 
+-- name: lock
+-- The claim locks it in the same way.
+SELECT name, cap, ns_cap, max_queued, coalesce(rate, 0) AS rate, burst, paused, draining, note
+FROM slipway.queues WHERE name = @name
+FOR UPDATE;
+
+-- name: limits
+-- What a namespace may use of each queue, and what it uses.
+SELECT q.name, q.cap, q.ns_cap, q.max_queued,
+    (SELECT count(*) FROM (SELECT 1 FROM slipway.tasks t WHERE t.queue = q.name AND t.namespace = @namespace AND t.state = 'queued'
+        LIMIT q.max_queued + 1) few) AS queued,
+    (SELECT count(*) FROM slipway.attempts a WHERE a.queue = q.name AND a.namespace = @namespace AND a.finished_at IS NULL) AS running
+FROM slipway.queues q ORDER BY q.name;
+
+-- name: lane
+SELECT l.key, l.queue, l.namespace, l.kind, l.fence, h.id AS holder_id, f.id AS head_id,
+    (SELECT count(*) FROM (SELECT 1 FROM slipway.tasks t WHERE t.lane = l.key AND t.state = 'queued' AND t.seq IS NOT NULL LIMIT 10001) few) AS queued
+FROM slipway.lanes l LEFT JOIN slipway.tasks h ON h.key = l.holder
+LEFT JOIN LATERAL (
+    SELECT t.id FROM slipway.tasks t
+    WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq ORDER BY t.seq LIMIT 1) f ON true
+WHERE l.key = @lane;
+
 -- name: audit
-INSERT INTO slipway.audit (at, actor, verb, resource, name, data)
-VALUES (slipway.stamp(), @actor, @verb, @resource, @name, CAST(@data AS jsonb));
+INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, before, after)
+VALUES (slipway.stamp(), @actor, @peer, @request, @verb, @resource, @name, CAST(@before AS jsonb), CAST(@after AS jsonb));
 
 -- name: freeze
 INSERT INTO slipway.freezes (namespace, queue, actor, reason, created_at, expires_at)
@@ -43,6 +66,12 @@ INSERT INTO slipway.kind_switches (kind, executor, actor, reason, changed_at)
 VALUES (@kind, @executor, @actor, @reason, slipway.stamp())
 ON CONFLICT (kind) DO UPDATE SET executor = excluded.executor, actor = excluded.actor, reason = excluded.reason,
     changed_at = excluded.changed_at;
+
+-- name: switches
+SELECT kind, executor, actor, reason, changed_at FROM slipway.kind_switches ORDER BY kind;
+
+-- name: switched
+SELECT executor, reason FROM slipway.kind_switches WHERE kind = @kind FOR UPDATE;
 
 -- name: unswitch
 DELETE FROM slipway.kind_switches WHERE kind = @kind;

@@ -1,8 +1,9 @@
 -- Reads.
 
 -- name: tasks
-SELECT t.*, p.id AS parent_id, r.id AS retry_of_id FROM slipway.tasks t
+SELECT t.*, p.id AS parent_id, r.id AS retry_of_id, o.id AS root_id FROM slipway.tasks t
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of
+LEFT JOIN slipway.tasks o ON o.key = t.root
 WHERE t.id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid));
 
 -- name: task_of_attempt
@@ -16,7 +17,7 @@ SELECT slipway.now() AS now, t.outside, l.holder = t.key AS holds, h.id AS holde
     (SELECT f.id FROM slipway.tasks f WHERE f.lane = t.lane AND f.state = 'queued' AND f.seq IS NOT NULL ORDER BY f.seq LIMIT 1) AS head_id,
     (SELECT jsonb_agg(n.id ORDER BY n.key) FROM slipway.deps d JOIN slipway.tasks n ON n.key = d.needs
         WHERE d.task = t.key AND n.state IN ('queued', 'running')) AS needs,
-    q.paused OR q.draining AS paused, coalesce(q.rate, 0) AS rate, q.cap, q.ns_cap,
+    q.paused OR q.draining AS paused, q.note AS queue_note, coalesce(q.rate, 0) AS rate, q.cap, q.ns_cap,
     (SELECT count(*) FROM slipway.attempts a WHERE a.queue = t.queue AND a.finished_at IS NULL) AS live,
     (SELECT count(*) FROM slipway.attempts a WHERE a.queue = t.queue AND a.namespace = t.namespace AND a.finished_at IS NULL) AS ns_live,
     (SELECT f.actor || ': ' || f.reason FROM slipway.freezes f WHERE f.ended_at IS NULL AND f.expires_at > slipway.now()

@@ -50,6 +50,7 @@ type taskRow struct {
 	Children   int
 	RetryOf    *int64
 	RetryOfID  *string `gorm:"->"`
+	RootID     *string `gorm:"->"`
 	RunIf      string
 	Stop       string
 	CancelAt   *time.Time
@@ -69,7 +70,7 @@ func (r taskRow) task() (task.Task, error) {
 		Mode: task.Mode(r.Mode), Queue: r.Queue, Class: task.Class(r.Class), Executor: task.Executor(r.Executor),
 		Params: r.Params, State: task.State(r.State), Outcome: task.Outcome(r.Outcome), Reason: task.Reason(r.Reason),
 		Message: r.Message, Result: r.Result, RunAt: r.RunAt.UTC(), EligibleAt: r.EligibleAt.UTC(), Attempts: r.Attempts,
-		SpentRetry: r.SpentRetry, SpentLost: r.SpentLost, Held: r.Held, Parent: value(r.ParentID), RetryOf: value(r.RetryOfID),
+		SpentRetry: r.SpentRetry, SpentLost: r.SpentLost, Held: r.Held, Parent: value(r.ParentID), RetryOf: value(r.RetryOfID), Root: value(r.RootID),
 		Children: r.Children, CancelAt: instant(r.CancelAt), CancelBy: r.CancelBy, CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt.UTC(), StartedAt: instant(r.StartedAt), EndedAt: instant(r.EndedAt),
 	}

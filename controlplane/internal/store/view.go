@@ -15,6 +15,7 @@ type viewRow struct {
 	HeadID     *string
 	Needs      []byte
 	Paused     *bool
+	QueueNote  *string
 	Rate       float64
 	Cap, NsCap *int
 	Live       int
@@ -110,7 +111,7 @@ func queuedView(t task.Task, row viewRow, v *View) {
 	case row.Frozen != nil:
 		v.Wait, v.WaitNote = task.WaitFrozen, *row.Frozen
 	case value(row.Paused):
-		v.Wait = task.WaitPaused
+		v.Wait, v.WaitNote = task.WaitPaused, value(row.QueueNote)
 	case row.KindOff:
 		v.Wait = task.WaitKindOff
 	case row.Cap != nil && (row.Live >= *row.Cap || row.NsLive >= value(row.NsCap)):

@@ -43,6 +43,9 @@ func (w *submit) admit(tx *gorm.DB) error {
 		if count == nil {
 			return FieldErrors{{pointers[k] + "/queue", "no queue " + k.queue}}
 		}
+		if w.batch.DryRun {
+			n = 0
+		}
 		if !w.store.waiting.add(count, n) {
 			return &FullError{Namespace: k.namespace, Queue: k.queue, Limit: count.limit, RetryAfter: retrySoon}
 		}

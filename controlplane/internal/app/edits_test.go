@@ -1,0 +1,64 @@
+package app
+
+import (
+	"testing"
+	"time"
+
+	"slipway.dev/slipway/pkg/api"
+)
+
+func TestATaskIsHeldMovedRetriedAndDeletedOverARealStore(t *testing.T) {
+	w := newTown(t)
+	made := must[api.Task](w, w.send("ada", "POST", "/v1/tasks", hello), 201)
+	here := "/v1/tasks/" + made.ID
+	held := must[api.Task](w, w.send("bob", "POST", here+"/hold", `{"reason":"look first"}`), 200)
+	if held.Waiting == nil || held.Waiting.Reason != "held" || held.Waiting.Note != "bob: look first" {
+		t.Errorf("held: %+v", held.Waiting)
+	}
+	must[api.Task](w, w.send("bob", "POST", here+"/unhold", ""), 200)
+	moved := must[api.Task](w, w.send("bob", "PATCH", here, `{"class":"critical","run_at":"2099-01-01T00:00:00Z"}`), 200)
+	if moved.Class != api.ClassCritical || moved.Phase != api.PhaseDelayed || moved.RunAt.Year() != 2099 {
+		t.Errorf("moved: %+v", moved)
+	}
+	p := must[api.Problem](w, w.send("bob", "DELETE", here, ""), 409)
+	if p.Task != made.ID || p.State != "queued" {
+		t.Errorf("a delete of a queued one: %+v", p)
+	}
+	must[api.Problem](w, w.send("bob", "POST", here+"/retry", ""), 409)
+	must[api.Task](w, w.send("bob", "POST", here+"/cancel", ""), 200)
+	again := must[api.Task](w, w.send("bob", "POST", here+"/retry", "", "Idempotency-Key", "r"), 201)
+	if again.RetryOf != made.ID || again.Root != made.ID || again.ID == made.ID || again.CreatedBy != "bob" || string(again.Params) != string(moved.Params) {
+		t.Errorf("retry: %+v", again)
+	}
+	a := w.send("bob", "POST", here+"/retry", "", "Idempotency-Key", "r")
+	if same := must[api.Task](w, a, 200); same.ID != again.ID || a.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the same retry again made %s", same.ID)
+	}
+	must[api.Task](w, w.send("bob", "POST", "/v1/tasks/"+again.ID+"/cancel", ""), 200)
+	third := must[api.Task](w, w.send("bob", "POST", "/v1/tasks/"+again.ID+"/retry", ""), 201)
+	if third.RetryOf != again.ID || third.Root != made.ID {
+		t.Errorf("a retry of a retry: of %s, root %s", third.RetryOf, third.Root)
+	}
+	must[struct{}](w, w.send("bob", "DELETE", here, ""), 204)
+	must[api.Problem](w, w.send("bob", "GET", here, ""), 404)
+	if left := must[api.Task](w, w.send("bob", "GET", "/v1/tasks/"+again.ID, ""), 200); left.RetryOf != "" {
+		t.Errorf("a retry of what is gone names %s", left.RetryOf)
+	}
+}
+
+func TestADryRunShowsWhatASubmitWouldDo(t *testing.T) {
+	w := newTown(t)
+	dry := must[api.Task](w, w.send("ada", "POST", "/v1/tasks?dry_run=true", `{"delay":60,`+hello[1:], "Idempotency-Key", "k"), 200)
+	if dry.Phase != api.PhaseDelayed || dry.RunAt.Sub(dry.CreatedAt).Round(time.Second) != time.Minute || dry.Queue != "default" {
+		t.Errorf("dry: %+v", dry)
+	}
+	if page := must[api.TaskPage](w, w.send("ada", "GET", "/v1/tasks", ""), 200); len(page.Items) != 0 {
+		t.Errorf("%d tasks are stored", len(page.Items))
+	}
+	made := must[api.Task](w, w.send("ada", "POST", "/v1/tasks", hello, "Idempotency-Key", "k"), 201)
+	a := w.send("ada", "POST", "/v1/tasks?dry_run=true", hello, "Idempotency-Key", "k")
+	if again := must[api.Task](w, a, 200); again.ID != made.ID || a.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a repeat, tried: %s", again.ID)
+	}
+	must[api.Problem](w, w.send("ada", "POST", "/v1/tasks?dry_run=true", `{"delay":60,`+hello[1:], "Idempotency-Key", "k"), 409)
+}

@@ -59,7 +59,7 @@ func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 		return Decision{Action: ActWait, Why: "judged", Again: lookAgain}
 	}
 	if over, why := Over(t.Spec, a, s, now); over {
-		return Decision{Action: ActFinish, Verdict: Judge(a, s), Why: why}
+		return Decision{Action: ActFinish, Verdict: Judge(t.Spec, a, s), Why: why}
 	}
 	switch {
 	case a.Stop != StopNone:
@@ -67,7 +67,7 @@ func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 	case a.Report != nil:
 		return reported(t, a, now)
 	case a.started():
-		return atWork(t, a, now)
+		return atWork(t, a, s, now)
 	case a.State == Leased:
 		return launching(a, s, now)
 	case s.Job != nil && s.Job.Suspended:
@@ -114,9 +114,14 @@ func (a Attempt) known() []KnownPod {
 // seen: the kubelet's word that every started container has terminated; never bound and being deleted; or the fence
 // time, after which a runner has stopped itself. The fence time also ends an Attempt whose Job still stands, as on a
 // node that was cut off, but only once a runner had started: before that, silence is only waiting.
+//
+// Where no runner is inside (WrapNone), nothing in the container stops itself, so fence time says nothing once the gate
+// was passed. Then only the kubelet's word counts, or that the node is gone: its Node deleted, or tainted as out of
+// service. A pod that vanished without a word keeps its lane.
 func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
-	fenced := now.Sub(a.lastSign()) > (spec.FenceAfter + spec.Grace + HandOverMargin).Duration()
-	if s.Job != nil && !s.Job.Ended && !jobSpent(a, s) && (!fenced || !a.started()) {
+	fences := spec.Pod.Wrap.Runner() || !a.started()
+	fenced := fences && now.Sub(a.lastSign()) > (spec.FenceAfter+spec.Grace+HandOverMargin).Duration()
+	if s.Job != nil && !s.Job.Ended && !jobSpent(spec, a, s) && (!fenced || !a.started()) {
 		return false, ""
 	}
 	known := a.known()
@@ -130,6 +135,8 @@ func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
 			why = "the kubelet says that every started container has terminated"
 		case p.unborn():
 			why = "its pod was never bound and is being deleted"
+		case !fences && p.nodeless():
+			why = "its node is gone, and its container with it"
 		case fenced:
 			why = "fence time has passed since the last heartbeat"
 		default:
@@ -162,12 +169,12 @@ func (a Attempt) lastSign() time.Time {
 
 // jobSpent reports whether a Job that has no end condition yet can bring no further pod: it is being deleted, or its
 // one pod has ended (backoffLimit 0), which the Job itself says up to a second later.
-func jobSpent(a Attempt, s Seen) bool {
+func jobSpent(spec Spec, a Attempt, s Seen) bool {
 	if s.Job.Deleting {
 		return true
 	}
 	for _, p := range s.Pods {
-		if p.unborn() {
+		if p.unborn() || !spec.Pod.Wrap.Runner() && p.nodeless() {
 			continue
 		}
 		if !p.Ended() || p.refusedAtGate(a) {
@@ -179,6 +186,12 @@ func jobSpent(a Attempt, s Seen) bool {
 
 // unborn reports whether p was never bound and never can be: a bind is refused once it is being deleted.
 func (p SeenPod) unborn() bool { return p.Node == "" && p.Deleting }
+
+// nodeless reports whether the node of p is known to be gone: the pod garbage collector ends only pods whose Node is
+// deleted or carries the taint out-of-service.
+func (p SeenPod) nodeless() bool {
+	return p.Node != "" && (p.NodeGone || p.Disruption == "DeletionByPodGC")
+}
 
 // Ended reports whether the kubelet itself said that every container of p that was started has terminated. Where the
 // phase was written by somebody who does not see the node (pod garbage collector, taint manager), the statuses are old
@@ -208,12 +221,12 @@ func (p SeenPod) refusedAtGate(a Attempt) bool {
 	return p.UID != a.PodUID && m != nil && m.Terminated != nil && m.Terminated.ExitCode == ExitGateRefused
 }
 
-// main finds the container whose exit code counts: the gate if it failed, else the main one.
+// main finds the container whose exit code counts: what stands before the main one if that failed, else the main one.
 func (p SeenPod) main() *SeenContainer {
 	var found *SeenContainer
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !c.Main && c.Terminated != nil && c.Terminated.ExitCode != 0 && c.Name == GateContainer {
+		if !c.Main && c.Terminated != nil && c.Terminated.ExitCode != 0 && (c.Name == GateContainer || c.Name == RunnerContainer) {
 			return c
 		}
 		if c.Main {
@@ -223,8 +236,11 @@ func (p SeenPod) main() *SeenContainer {
 	return found
 }
 
-// GateContainer is the init container that asks for the start of an image without a runner inside.
-const GateContainer = "gate"
+// Init containers that stand before an image that Slipway did not build.
+const (
+	GateContainer   = "gate"   // asks for the start of an image without a runner inside
+	RunnerContainer = "runner" // copies the runner in, for an image that is wrapped
+)
 
 func find(pods []SeenPod, uid string) *SeenPod {
 	for i := range pods {
@@ -244,8 +260,9 @@ func reported(t Task, a Attempt, now time.Time) Decision {
 	return Decision{Action: ActWait, Why: "reported its end; its pod is to end", Again: left}
 }
 
-// atWork applies the run deadline.
-func atWork(t Task, a Attempt, now time.Time) Decision {
+// atWork applies the run deadline. Behind a gate the image is pulled only after the start was won, so what keeps its
+// container from starting is looked for here.
+func atWork(t Task, a Attempt, s Seen, now time.Time) Decision {
 	since := a.StartedAt
 	if since.IsZero() {
 		since = a.ClaimedAt
@@ -254,7 +271,15 @@ func atWork(t Task, a Attempt, now time.Time) Decision {
 	if left <= 0 {
 		return Decision{Action: ActStop, Stop: StopRunDeadline, Why: fmt.Sprintf("ran longer than %v", t.Spec.RunDeadline.Duration())}
 	}
-	return Decision{Action: ActWait, Why: "a handler is at work", Again: left}
+	d := Decision{Action: ActWait, Why: "a handler is at work", Again: left}
+	if cause, note := stuck(s); cause != ReasonNone && !t.Spec.Pod.Wrap.Runner() {
+		if cause == ReasonConfig {
+			return Decision{Action: ActStop, Stop: StopInvalid, Why: note}
+		}
+		d.Why = note
+		return untilDeadline(t.Spec.StartDeadline.Duration(), now.Sub(since), note, d)
+	}
+	return d
 }
 
 // launching leaves a fresh claim to whoever claimed it. A Job that is there already is adopted by the same launch.
@@ -270,7 +295,7 @@ func launching(a Attempt, s Seen, now time.Time) Decision {
 
 // podless finds out why a Job has no pod.
 func podless(t Task, a Attempt, s Seen, now time.Time) Decision {
-	age := now.Sub(a.LaunchedAt)
+	age := awake(a, s, now)
 	switch {
 	case age < podOverdue:
 		return Decision{Action: ActWait, Why: "its pod is to come", Again: podOverdue - age}
@@ -282,6 +307,16 @@ func podless(t Task, a Attempt, s Seen, now time.Time) Decision {
 	return untilDeadline(t.Spec.StartDeadline.Duration(), age, "", Decision{
 		Action: ActWait, Why: "the Job has no pod, and one would be accepted", Again: min(age, lookAgain),
 	})
+}
+
+// awake is how long the Job of a has been there without being suspended: who queues Jobs, as Kueue does, may take as
+// long as it wants.
+func awake(a Attempt, s Seen, now time.Time) time.Duration {
+	age := now.Sub(a.LaunchedAt)
+	if s.Job != nil {
+		age -= min(max(s.Job.Waited, 0), max(age, 0))
+	}
+	return age
 }
 
 // refused turns the answer of a dry run into an action.
@@ -304,7 +339,7 @@ func starting(t Task, a Attempt, s Seen, now time.Time) Decision {
 	if cause == ReasonConfig {
 		return Decision{Action: ActStop, Stop: StopInvalid, Why: note}
 	}
-	age, limit := now.Sub(a.LaunchedAt), t.Spec.StartDeadline.Duration()
+	age, limit := awake(a, s, now), t.Spec.StartDeadline.Duration()
 	d := Decision{Action: ActWait, Why: note, Again: limit}
 	if cause == ReasonUnschedulable {
 		limit, d.Wait = t.Spec.Capacity.Duration(), WaitCapacity

@@ -2,16 +2,16 @@ package task
 
 import "strings"
 
-// Judge says how the Attempt a ended. It is total; the first rule that matches wins. The Job's word and a bare
+// Judge says how the Attempt a of a Task with that Spec ended. It is total; the first rule that matches wins. The Job's word and a bare
 // exit code come last: an evicted pod that exits 0 on SIGTERM makes its Job Complete.
-func Judge(a Attempt, s Seen) Verdict {
-	v := blame(judge(a, s), deciding(a, s))
+func Judge(spec Spec, a Attempt, s Seen) Verdict {
+	v := blame(judge(spec, a, s), deciding(a, s))
 	v.Started, v.Heard = a.started(), a.Report != nil
 	v.Spends = spends(v)
 	return v
 }
 
-func judge(a Attempt, s Seen) Verdict {
+func judge(spec Spec, a Attempt, s Seen) Verdict {
 	if v, ok := byStop(a, s); ok { // rule 0
 		return v
 	}
@@ -28,7 +28,11 @@ func judge(a Attempt, s Seen) Verdict {
 	if v, ok := byDisruption(*p); ok { // rules 3 and 4
 		return v
 	}
-	return byContainer(a, *p) // rules 5 to 9
+	v := byContainer(a, *p) // rules 5 to 9
+	if v.Outcome == OutcomeSucceeded && spec.Pod.Wrap.Runner() && !a.started() {
+		return unasked(v)
+	}
+	return v
 }
 
 // byReport reads what the runner said under a valid fence.
@@ -217,6 +221,16 @@ func byContainer(a Attempt, p SeenPod) Verdict {
 		v.Outcome, v.Reason, v.Rule = OutcomeFailed, ReasonExitCode, "8 exit code"
 	default:
 		v.Outcome, v.Rule = OutcomeSucceeded, "9 succeeded"
+	}
+	return v
+}
+
+// unasked corrects an exit with 0 of a pod whose runner never won start: nothing of the handler can have run in it, and
+// what ended there was something else.
+func unasked(v Verdict) Verdict {
+	v.Outcome, v.Reason, v.Rule = OutcomeLost, ReasonNoReport, "9 ended without a start"
+	if v.Message == "" {
+		v.Message = "the pod ended with 0, and no runner in it had asked for its start"
 	}
 	return v
 }

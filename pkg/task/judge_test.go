@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 		{"started is no end", started(), live(over(), endedPod(137, "OOMKilled", final(TerminationStarted, ""))), OutcomeFailed, ReasonOOMKilled, SpendsRetry, "6"},
 		{"another fence says nothing", started(), live(over(), endedPod(0, "Completed", "v1 7 40 failed exit_code")), OutcomeSucceeded, "", SpendsRetry, "9"},
 		{"another attempt says nothing", started(), live(over(), endedPod(0, "Completed", "v1 8 41 failed exit_code")), OutcomeSucceeded, "", SpendsRetry, "9"},
-		{"a pod that did not win start says nothing", launched(), live(over(), endedPod(0, "Completed", final(OutcomeFailed, ""))), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"a pod that did not win start says nothing", launched(), live(over(), endedPod(0, "Completed", final(OutcomeSucceeded, ""))), OutcomeLost, ReasonNoReport, SpendsLost, "9"},
 		{"unreachable for fence_after, in the message", started(), live(over(), endedPod(122, "Error", final(OutcomeLost, ReasonHeartbeat))), OutcomeLost, ReasonHeartbeat, SpendsLost, "2"},
 
 		// Rule 3.
@@ -96,7 +96,10 @@ func TestJudge(t *testing.T) {
 		{"255 is no signal", started(), live(over(), endedPod(255, "Error", "")), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
 		{"exit 3", started(), live(over(), endedPod(3, "Error", "")), OutcomeFailed, ReasonExitCode, SpendsRetry, "8"},
 		{"a phase Failed without a container", started(), live(over(), pod("Failed")), OutcomeFailed, ReasonNoReport, SpendsRetry, "8"},
-		{"exit 0", launched(), live(over(), endedPod(0, "Completed", "")), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"exit 0 after a start", started(), live(over(), endedPod(0, "Completed", "")), OutcomeSucceeded, "", SpendsRetry, "9"},
+		{"exit 0 and no runner had asked", launched(), live(over(), endedPod(0, "Completed", "")), OutcomeLost, ReasonNoReport, SpendsLost, "9"},
+		{"a phase Succeeded and no runner had asked", launched(), live(over(), pod("Succeeded")), OutcomeLost, ReasonNoReport, SpendsLost, "9"},
+		{"the runner could not be copied in", launched(), live(over(), initFailed(RunnerContainer, ExitUnreachable)), OutcomeLost, ReasonUnreachable, SpendsLost, "7"},
 
 		// Rule 10.
 		{"nothing is left", launched(), live(nil), OutcomeLost, ReasonDeleted, SpendsLost, "10"},
@@ -104,7 +107,7 @@ func TestJudge(t *testing.T) {
 		{"fenced while it runs", started(), live(alive(), runningPod()), OutcomeLost, ReasonNoReport, SpendsLost, "10"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := Judge(c.a, c.s)
+			v := Judge(Spec{}, c.a, c.s)
 			if v.Outcome != c.want || v.Reason != c.reason || v.Spends != c.spends || !strings.HasPrefix(v.Rule, c.rule) {
 				t.Fatalf("got %s/%s, spends %q, by rule %q; want %s/%s, %q, %q", v.Outcome, v.Reason, v.Spends, v.Rule, c.want, c.reason, c.spends, c.rule)
 			}
@@ -128,11 +131,11 @@ func TestAStartedHandlerIsKnownAsStarted(t *testing.T) {
 	for name, a := range map[string]Attempt{
 		"by state": {State: Started}, "by pod": {State: Launched, PodUID: "x"}, "by time": {State: Launched, StartedAt: t0},
 	} {
-		if v := Judge(a, live(nil)); !v.Started {
+		if v := Judge(Spec{}, a, live(nil)); !v.Started {
 			t.Errorf("%s: not known as started", name)
 		}
 	}
-	if v := Judge(launched(), live(nil)); v.Started {
+	if v := Judge(Spec{}, launched(), live(nil)); v.Started {
 		t.Error("never started, and called so")
 	}
 }
@@ -195,53 +198,60 @@ func everything(visit func(a Attempt, s Seen)) {
 }
 
 func TestDecideHasOneAnswerForEveryShape(t *testing.T) {
-	task, shapes := someTask(), 0
-	everything(func(a Attempt, s Seen) {
-		for _, after := range []time.Duration{0, 3 * time.Second, 3 * time.Minute, time.Hour, 48 * time.Hour} {
-			shapes++
-			now := at(after)
-			d := Decide(task, a, s, now)
-			over, _ := Over(task.Spec, a, s, now)
-			fail := func(what string) {
-				t.Helper()
-				t.Fatalf("%s: %+v\nattempt %+v\nseen %+v\nafter %v", what, d, a, s, after)
-			}
-			switch d.Action {
-			case ActWait, ActHalt, ActLaunch:
-				if d.Again <= 0 {
-					fail("nobody looks again")
-				}
-			case ActStop:
-				if d.Stop == StopNone || a.Stop != StopNone {
-					fail("stops without a reason, or twice")
-				}
-			case ActFinish:
-				if !over {
-					fail("finishes what is not over")
-				}
-				if len(s.Pods) == 0 && !s.Live {
-					fail("decides by an absence in the cache")
-				}
-				if !(Termination{Outcome: d.Verdict.Outcome}).Final() || d.Verdict.Rule == "" {
-					fail("a verdict without outcome or rule")
-				}
-			case ActLook:
-				if s.Live {
-					fail("looks for ever")
-				}
-			case ActAsk:
-				if s.Asked {
-					fail("asks for ever")
-				}
-			default:
-				fail("no action")
-			}
-			if d.Wait == "" && d.Action == ActHalt {
-				fail("halts and does not say that it waits")
-			}
-		}
-	})
+	shapes := 0
+	for _, task := range []Task{someTask(), unwrapped()} {
+		everything(func(a Attempt, s Seen) { shapes += answered(t, task, a, s) })
+	}
 	t.Logf("%d shapes", shapes)
+}
+
+// answered holds every answer for one shape against what each answer must be.
+func answered(t *testing.T, task Task, a Attempt, s Seen) (shapes int) {
+	t.Helper()
+	for _, after := range []time.Duration{0, 3 * time.Second, 3 * time.Minute, time.Hour, 48 * time.Hour} {
+		shapes++
+		now := at(after)
+		d := Decide(task, a, s, now)
+		over, _ := Over(task.Spec, a, s, now)
+		fail := func(what string) {
+			t.Helper()
+			t.Fatalf("%s: %+v\nattempt %+v\nseen %+v\nafter %v", what, d, a, s, after)
+		}
+		switch d.Action {
+		case ActWait, ActHalt, ActLaunch:
+			if d.Again <= 0 {
+				fail("nobody looks again")
+			}
+		case ActStop:
+			if d.Stop == StopNone || a.Stop != StopNone {
+				fail("stops without a reason, or twice")
+			}
+		case ActFinish:
+			if !over {
+				fail("finishes what is not over")
+			}
+			if len(s.Pods) == 0 && !s.Live {
+				fail("decides by an absence in the cache")
+			}
+			if !(Termination{Outcome: d.Verdict.Outcome}).Final() || d.Verdict.Rule == "" {
+				fail("a verdict without outcome or rule")
+			}
+		case ActLook:
+			if s.Live {
+				fail("looks for ever")
+			}
+		case ActAsk:
+			if s.Asked {
+				fail("asks for ever")
+			}
+		default:
+			fail("no action")
+		}
+		if d.Wait == "" && d.Action == ActHalt {
+			fail("halts and does not say that it waits")
+		}
+	}
+	return shapes
 }
 
 func TestNoLaneIsHandedOnOverARunningContainerBeforeFenceTime(t *testing.T) {
@@ -282,13 +292,13 @@ func TestAStopDecidesUnlessTheReportWasFirst(t *testing.T) {
 		if a.Stop != StopCancel {
 			return
 		}
-		v := Judge(a, s)
+		v := Judge(Spec{}, a, s)
 		first := a.Report != nil && a.Report.Outcome != OutcomeCanceled
 		if !first && v.Outcome != OutcomeCanceled {
 			t.Fatalf("canceled, and judged %s by %s", v.Outcome, v.Rule)
 		}
 		a.Late = true
-		if v := Judge(a, s); v.Outcome != OutcomeCanceled {
+		if v := Judge(Spec{}, a, s); v.Outcome != OutcomeCanceled {
 			t.Fatalf("canceled before its report, and judged %s by %s", v.Outcome, v.Rule)
 		}
 	})
@@ -296,7 +306,7 @@ func TestAStopDecidesUnlessTheReportWasFirst(t *testing.T) {
 
 func TestInfrastructureTroubleNeverSpendsTheUsersBudget(t *testing.T) {
 	everything(func(a Attempt, s Seen) {
-		v := Judge(a, s)
+		v := Judge(Spec{}, a, s)
 		if (v.Outcome == OutcomeLost || v.Outcome == OutcomeCanceled) && v.Spends == SpendsRetry {
 			t.Fatalf("%s/%s spends the user's budget", v.Outcome, v.Reason)
 		}

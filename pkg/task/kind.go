@@ -87,6 +87,7 @@ type Spec struct {
 	Requests       map[string]string `json:"requests,omitempty"` // resource name → quantity
 	Limits         map[string]string `json:"limits,omitempty"`
 	NodeSelector   map[string]string `json:"node_selector,omitempty"`
+	Pod            Pod               `json:"pod,omitzero"`
 	Idempotent     bool              `json:"idempotent"`
 	Retry          Retry             `json:"retry"`
 	QueueDeadline  Seconds           `json:"queue_deadline,omitempty"` // submit → claim; 0 means none

@@ -22,7 +22,8 @@ type SeenJob struct {
 	Created   time.Time
 	Deleting  bool
 	Suspended bool
-	Ended     bool // condition Complete or Failed: no further pod comes
+	Waited    time.Duration // from its creation until it was let go, on the cluster's own clocks; 0 until then
+	Ended     bool          // condition Complete or Failed: no further pod comes
 }
 
 // SeenPod is the part of a pod that matters.

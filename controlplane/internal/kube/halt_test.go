@@ -258,7 +258,7 @@ func TestEvidenceSurvivesEveryKindOfDelete(t *testing.T) {
 			if name == "eviction" && s.Pods[0].Disruption != "EvictionByEvictionAPI" {
 				t.Errorf("disruption %q", s.Pods[0].Disruption)
 			}
-			v := task.Judge(a, s)
+			v := task.Judge(task.DefaultSpec(), a, s)
 			want := task.OutcomeLost // the message is another attempt's
 			if !c.marked {
 				want = task.OutcomeSucceeded

@@ -61,12 +61,16 @@ func (c *Client) find(ctx context.Context, a task.Attempt, live bool) (found, er
 }
 
 func seenJob(j *batchv1.Job) task.SeenJob {
-	return task.SeenJob{
+	seen := task.SeenJob{
 		UID: string(j.UID), Name: j.Name, Created: j.CreationTimestamp.Time,
 		Deleting:  j.DeletionTimestamp != nil,
 		Suspended: j.Spec.Suspend != nil && *j.Spec.Suspend,
 		Ended:     ended(j),
 	}
+	if start := j.Status.StartTime; start != nil && !seen.Suspended { // the Job controller moves it with each resume
+		seen.Waited = max(start.Sub(j.CreationTimestamp.Time), 0)
+	}
+	return seen
 }
 
 // ended reports whether the Job has its end condition: only then does it bring no further pod.

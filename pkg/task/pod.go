@@ -1,0 +1,57 @@
+package task
+
+import "encoding/json"
+
+// Pod is what the pod of a Task has beyond resources and place: what runs in it, and what a cluster wants to see on it.
+type Pod struct {
+	Wrap    Wrap     `json:"wrap,omitempty"`
+	Command []string `json:"command,omitempty"` // in place of the image's entrypoint; what a runner wraps
+	Args    []string `json:"args,omitempty"`
+	Dir     string   `json:"dir,omitempty"` // working directory; empty: the image's
+
+	Env         map[string]EnvSource `json:"env,omitempty"`
+	Tolerations []Toleration         `json:"tolerations,omitempty"`
+	PullSecrets []string             `json:"image_pull_secrets,omitempty"` // names of Secrets
+	Labels      map[string]string    `json:"labels,omitempty"`
+	Annotations map[string]string    `json:"annotations,omitempty"`
+
+	// Patch is the kind's strategic merge patch of the pod template, as JSON. No submit can set it.
+	Patch json.RawMessage `json:"patch,omitempty"`
+}
+
+// Wrap is how Slipway's side of an Attempt gets into its container.
+type Wrap string
+
+// The ways.
+const (
+	WrapOwn  Wrap = ""     // the image's own entrypoint is a runner, as every image made with pkg/handler has
+	WrapExec Wrap = "exec" // the runner is copied in and runs Command
+	WrapNone Wrap = "none" // no runner inside: a gate asks for the start, the exit code and the termination message tell the end
+)
+
+// Runner reports whether a runner attends the handler: it beats, stops by itself at the fence time, and reports.
+func (w Wrap) Runner() bool { return w != WrapNone }
+
+// EnvSource is where the value of an environment variable comes from: exactly one of the three. A secret's value never
+// passes through Slipway.
+type EnvSource struct {
+	Value     *string `json:"value,omitempty"`
+	Secret    *KeyRef `json:"secretRef,omitempty"`
+	ConfigMap *KeyRef `json:"configMapRef,omitempty"`
+}
+
+// KeyRef names a key of a Secret or a ConfigMap in the Task's namespace.
+type KeyRef struct {
+	Name     string `json:"name"`
+	Key      string `json:"key"`
+	Optional bool   `json:"optional,omitempty"` // the pod starts without it
+}
+
+// Toleration lets a pod onto nodes with a matching taint; the words are those of Kubernetes.
+type Toleration struct {
+	Key      string   `json:"key,omitempty"`
+	Operator string   `json:"operator,omitempty"` // Equal, Exists
+	Value    string   `json:"value,omitempty"`
+	Effect   string   `json:"effect,omitempty"` // NoSchedule, PreferNoSchedule, NoExecute
+	Seconds  *Seconds `json:"seconds,omitempty"`
+}

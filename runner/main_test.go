@@ -27,6 +27,7 @@ const asRunner = "TEST_AS_RUNNER"
 func TestMain(m *testing.M) {
 	if os.Getenv(asRunner) != "" {
 		main()
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -85,6 +86,9 @@ func (o *output) String() string {
 type place struct {
 	namespaces uintptr
 	cgroup     string
+	args       []string
+	env        []string
+	dir        string // working directory
 }
 
 func startPod(t *testing.T, url string, where place) *pod {
@@ -93,7 +97,7 @@ func startPod(t *testing.T, url string, where place) *pod {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &pod{dir: dir, out: &output{}, cmd: exec.Command(os.Args[0])}
+	p := &pod{dir: dir, out: &output{}, cmd: exec.Command(os.Args[0], where.args...)}
 	if where.cgroup != "" {
 		p.cmd = exec.Command("sh", "-c", `echo $$ > "$1" && exec "$0"`, os.Args[0], filepath.Join(where.cgroup, "cgroup.procs"))
 	}
@@ -102,6 +106,7 @@ func startPod(t *testing.T, url string, where place) *pod {
 		"SLIPWAY_POD_UID=pod-1", "SLIPWAY_POD_NAME=p", "SLIPWAY_DIR=" + dir, "SLIPWAY_TOKEN_FILE=" + filepath.Join(dir, "token"),
 		"SLIPWAY_TERMINATION_LOG=" + filepath.Join(dir, "message"), "SLIPWAY_START_SECONDS=2",
 	}
+	p.cmd.Env, p.cmd.Dir = append(p.cmd.Env, where.env...), where.dir
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: where.namespaces}
 	if err := p.cmd.Start(); err != nil {

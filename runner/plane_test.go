@@ -12,9 +12,10 @@ import (
 // controlPlane answers one runner over real HTTP and writes down what it was told.
 type controlPlane struct {
 	*httptest.Server
-	t     *testing.T
-	grant map[string]any
-	beat  func(n int, body map[string]any) (status int, answer string)
+	t      *testing.T
+	grant  map[string]any
+	refuse int // status of every start; 0: granted
+	beat   func(n int, body map[string]any) (status int, answer string)
 
 	mu       sync.Mutex
 	beats    int
@@ -48,6 +49,10 @@ func (p *controlPlane) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/v1/runner/start":
+		if p.refuse != 0 {
+			w.WriteHeader(p.refuse)
+			return
+		}
 		_, _ = io.WriteString(w, asJSON(p.t, p.grant))
 		p.begun <- struct{}{}
 	case "/v1/runner/heartbeat":

@@ -28,10 +28,20 @@ func Main(handlers map[string]Handler) {
 	os.Exit(mainIn(environment{get: os.Getenv, stdout: os.Stdout, stderr: os.Stderr}, handlers))
 }
 
+// AnyKind, in the handlers that Main is given, is the handler of every kind that has none of its own.
+const AnyKind = "*"
+
+// Gate asks for the start of its Attempt and exits: with 0 if it was granted, else as [Main] would. It stands before a
+// container that has no runner inside.
+func Gate() {
+	os.Exit(mainIn(environment{get: os.Getenv, stdout: os.Stdout, stderr: os.Stderr, gate: true}, nil))
+}
+
 // environment is what a runner finds around it.
 type environment struct {
 	get            func(name string) string
 	stdout, stderr io.Writer
+	gate           bool
 }
 
 // Where a runner finds its things, unless its environment says otherwise.
@@ -65,6 +75,7 @@ func mainIn(env environment, handlers map[string]Handler) int {
 	r := &runner{
 		plane: client, id: id, handlers: handlers, told: told, message: message, logf: logf,
 		stdout: env.stdout, stderr: env.stderr, dir: env.or("SLIPWAY_DIR", defaultDir), startWithin: within,
+		gate: env.gate,
 	}
 	return r.run()
 }

@@ -44,6 +44,7 @@ type runner struct {
 	stderr      io.Writer
 	dir         string
 	startWithin time.Duration
+	gate        bool // only ask for the start
 
 	tail tail
 }
@@ -53,6 +54,9 @@ func (r *runner) run() int {
 	grant, sent, code := r.start()
 	if code != 0 {
 		return code
+	}
+	if r.gate {
+		return 0
 	}
 	r.note(task.TerminationStarted, task.ReasonNone, "")
 	w := newWatch(r, grant, sent)
@@ -152,6 +156,9 @@ func (t *termination) Error() string { return "SIGTERM" }
 // work runs the handler of the granted kind and catches its panic.
 func (r *runner) work(ctx context.Context, t Task) (end ending) {
 	h, known := r.handlers[t.Kind]
+	if !known {
+		h, known = r.handlers[AnyKind]
+	}
 	if !known {
 		return ending{err: Permanent(fmt.Errorf("this image has no handler for kind %q", t.Kind), task.ReasonUnknownKind)}
 	}

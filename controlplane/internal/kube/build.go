@@ -42,6 +42,11 @@ func (c *Client) job(t task.Task, a task.Attempt) (*batchv1.Job, error) {
 		meta.Annotations[AnnotationName] = t.Name
 	}
 	s := t.Spec
+	for key, value := range s.Pod.Labels {
+		if queueLabel(key) {
+			meta.Labels[key] = value
+		}
+	}
 	queueing := s.Capacity.Duration()
 	outer := seconds(queueing + s.StartDeadline.Duration() + s.RunDeadline.Duration() + s.Grace.Duration() + backstopSlack)
 	return &batchv1.Job{
@@ -72,16 +77,22 @@ func (c *Client) podTemplate(t task.Task, a task.Attempt) (*corev1.PodTemplateSp
 		TerminationGracePeriodSeconds: new(seconds(s.Grace.Duration() + reportSlack)),
 		NodeSelector:                  s.NodeSelector,
 		SecurityContext:               restricted(),
-		Volumes:                       volumes(),
+		Tolerations:                   tolerations(s.Pod.Tolerations),
+		ImagePullSecrets:              pullSecrets(s.Pod.PullSecrets),
+		Volumes:                       volumes(s.Pod.Wrap),
+		InitContainers:                c.before(t, a, resources),
 		Containers:                    []corev1.Container{c.container(t, a, resources)},
 	}
 	if c.cfg.PriorityPrefix != "" {
 		pod.PriorityClassName = c.cfg.PriorityPrefix + t.Class.String()
 	}
-	return &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: c.labels(a), Finalizers: []string{Finalizer}},
-		Spec:       pod,
-	}, nil
+	built := &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: podLabels(s.Pod.Labels, c.labels(a)), Annotations: podAnnotations(s.Pod.Annotations), Finalizers: []string{Finalizer},
+		},
+		Spec: pod,
+	}
+	return patched(built, s.Pod.Patch)
 }
 
 // restricted is what PodSecurity's strictest level asks for.
@@ -100,19 +111,15 @@ func unprivileged() *corev1.SecurityContext {
 	}
 }
 
+// container is the one that does the work.
 func (c *Client) container(t task.Task, a task.Attempt, resources corev1.ResourceRequirements) corev1.Container {
-	return corev1.Container{
-		Name:            MainContainer,
-		Image:           or(t.Spec.Image, c.cfg.RunnerImage),
-		ImagePullPolicy: corev1.PullIfNotPresent,
-		Env: []corev1.EnvVar{
-			{Name: "SLIPWAY_URL", Value: c.cfg.RunnerURL},
-			{Name: "SLIPWAY_TASK", Value: a.TaskID},
-			{Name: "SLIPWAY_ATTEMPT", Value: decimal(a.ID)},
-			{Name: "SLIPWAY_FENCE", Value: decimal(a.Fence)},
-			downward("SLIPWAY_POD_NAME", "metadata.name"),
-			downward("SLIPWAY_POD_UID", "metadata.uid"),
-		},
+	s := t.Spec
+	made := corev1.Container{
+		Name:                     MainContainer,
+		Image:                    or(s.Image, c.cfg.RunnerImage),
+		ImagePullPolicy:          corev1.PullIfNotPresent,
+		WorkingDir:               s.Pod.Dir,
+		Env:                      append(c.runnerEnv(a), environment(s.Pod.Env)...),
 		Resources:                resources,
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -123,19 +130,37 @@ func (c *Client) container(t task.Task, a task.Attempt, resources corev1.Resourc
 			{Name: "tmp", MountPath: scratchFolder},
 		},
 	}
+	wrap(&made, s.Pod, a)
+	return made
 }
 
-func volumes() []corev1.Volume {
+// runnerEnv is what a runner has to know.
+func (c *Client) runnerEnv(a task.Attempt) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "SLIPWAY_URL", Value: c.cfg.RunnerURL},
+		{Name: "SLIPWAY_TASK", Value: a.TaskID},
+		{Name: "SLIPWAY_ATTEMPT", Value: decimal(a.ID)},
+		{Name: "SLIPWAY_FENCE", Value: decimal(a.Fence)},
+		downward("SLIPWAY_POD_NAME", "metadata.name"),
+		downward("SLIPWAY_POD_UID", "metadata.uid"),
+	}
+}
+
+func volumes(w task.Wrap) []corev1.Volume {
 	token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 		Audience: runnerAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenFile,
 	}}
-	return []corev1.Volume{
+	all := []corev1.Volume{
 		{Name: "token", VolumeSource: corev1.VolumeSource{
 			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{token}},
 		}},
 		{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
+	if w == task.WrapExec {
+		all = append(all, corev1.Volume{Name: runnerVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return all
 }
 
 func downward(name, field string) corev1.EnvVar {

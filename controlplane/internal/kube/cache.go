@@ -249,7 +249,7 @@ func strip(obj any) (any, error) {
 	case *batchv1.Job:
 		o.ObjectMeta = bareMeta(o.ObjectMeta)
 		o.Spec = batchv1.JobSpec{Suspend: o.Spec.Suspend}
-		o.Status = batchv1.JobStatus{Conditions: o.Status.Conditions}
+		o.Status = batchv1.JobStatus{Conditions: o.Status.Conditions, StartTime: o.Status.StartTime}
 	}
 	return obj, nil
 }

@@ -56,6 +56,41 @@ func TestJobsAreBuiltAsTheGoldenFilesShow(t *testing.T) {
 			t.Spec.NodeSelector = map[string]string{"disk": "fast"}
 			t.Spec.RunDeadline, t.Spec.Grace, t.Spec.StartDeadline, t.Spec.Capacity = 90.5, 10, 60, 1800
 		},
+		"wrapped": func(_ *Config, t *task.Task) {
+			t.Kind, t.Spec.Image = "container.run", "registry.example/tools:2"
+			t.Spec.Limits = map[string]string{"memory": "128Mi"}
+			t.Spec.Pod = task.Pod{
+				Wrap: task.WrapExec, Command: []string{"sh", "-c"}, Args: []string{"echo $(HOME) $$"}, Dir: "/work",
+				Env: map[string]task.EnvSource{"MODE": {Value: new("a $(HOME)")}},
+			}
+		},
+		"unwrapped": func(_ *Config, t *task.Task) {
+			t.Kind, t.Spec.Image = "container.run", "registry.example/tools:2"
+			t.Spec.Pod = task.Pod{Wrap: task.WrapNone, Args: []string{"--once"}, Env: map[string]task.EnvSource{"MODE": {Value: new("once")}}}
+		},
+		"tolerations": func(_ *Config, t *task.Task) {
+			t.Spec.Pod.Tolerations = []task.Toleration{
+				{Key: "gpu", Operator: "Equal", Value: "yes", Effect: "NoSchedule"},
+				{Operator: "Exists", Effect: "NoExecute", Seconds: new(task.Seconds(300))},
+			}
+		},
+		"pull-secrets": func(_ *Config, t *task.Task) { t.Spec.Pod.PullSecrets = []string{"registry", "mirror"} },
+		"env": func(_ *Config, t *task.Task) {
+			t.Spec.Pod.Env = map[string]task.EnvSource{
+				"PASSWORD": {Secret: &task.KeyRef{Name: "db", Key: "password"}},
+				"HOST":     {ConfigMap: &task.KeyRef{Name: "db", Key: "host", Optional: true}},
+				"MODE":     {Value: new("fast")},
+			}
+		},
+		"labels": func(_ *Config, t *task.Task) {
+			t.Spec.Pod.Labels = map[string]string{"team": "blue", LabelFence: "0", "kueue.x-k8s.io/queue-name": "batch"}
+			t.Spec.Pod.Annotations = map[string]string{"linkerd.io/inject": "enabled", "example.com/cost": "7"}
+		},
+		"patched": func(_ *Config, t *task.Task) {
+			t.Spec.Pod.Patch = []byte(`{"metadata":{"labels":{"team":"blue"}},"spec":{"dnsPolicy":"Default",
+				"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data"}}],
+				"containers":[{"name":"main","volumeMounts":[{"name":"data","mountPath":"/data"}],"securityContext":{"readOnlyRootFilesystem":false}}]}}`)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tk, a := paperAttempt()

@@ -1,9 +1,11 @@
-// Package command runs one process as the work of a Task (kind command.run): its output is the pod's log, its exit
-// code the outcome, and two files carry what it has to say besides.
+// Package command runs one process as the work of a Task: [Run] the one that the parameters of kind command.run name,
+// [Exec] the one that the container was given, for any kind. Its output is the pod's log, its exit code the outcome, and
+// files carry what there is to say besides.
 //
 //   - $SLIPWAY_RESULT (/slipway/result.json): JSON, stored as the result of the Task.
 //   - $SLIPWAY_PROGRESS (/slipway/progress): a line `done/total message`, or JSON {"done", "total", "message"}; the last
 //     line counts.
+//   - $SLIPWAY_PARAMS (/slipway/params.json), with Exec: the parameters of the Task, readable by the command's user alone.
 //
 // SIGTERM reaches the whole process group when the Task is to stop, SIGKILL when its grace period is over. An exit with
 // 0 after SIGTERM counts as success only if the result file is there: most programs exit with 0 when told to stop.
@@ -33,12 +35,15 @@ type Params struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Dir     string            `json:"dir,omitempty"`
 	Stdin   string            `json:"stdin,omitempty"`
+
+	file string // where the Task's parameters stand; empty: nowhere
 }
 
 // Files of the hand-over folder, and how much of them is read.
 const (
 	resultFile   = "result.json"
 	progressFile = "progress"
+	paramsFile   = "params.json"
 	maxResult    = 64 << 10
 )
 
@@ -51,6 +56,11 @@ func Run(ctx context.Context, t handler.Task) (any, error) {
 	if err := p.check(); err != nil {
 		return nil, handler.Permanent(err, handler.ReasonParams)
 	}
+	return work(ctx, t, p)
+}
+
+// work runs the process to its end.
+func work(ctx context.Context, t handler.Task, p Params) (any, error) {
 	killsBefore := oomKills()
 	proc, err := start(t, p)
 	if err != nil {

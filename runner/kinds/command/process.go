@@ -35,6 +35,9 @@ type process struct {
 // start runs the command in a process group of its own.
 func start(t handler.Task, p Params) (*process, error) {
 	env := childEnvironment(os.Environ(), t, p.Env)
+	if p.file != "" {
+		env = append(env, "SLIPWAY_PARAMS="+p.file)
+	}
 	path, err := lookUp(p.Command[0], p.Dir, env)
 	if err != nil {
 		return nil, err
@@ -168,7 +171,7 @@ const reservedPrefix = "SLIPWAY_"
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // childEnvironment is the runner's environment without Slipway's own variables, then what the Task asks for, then the
-// four that a command may know.
+// four that every command may know.
 func childEnvironment(own []string, t handler.Task, asked map[string]string) []string {
 	var env []string
 	path := false

@@ -232,6 +232,45 @@ func (e State) Valid() bool {
 	}
 }
 
+// Defines values for TolerationEffect.
+const (
+	NoExecute        TolerationEffect = "NoExecute"
+	NoSchedule       TolerationEffect = "NoSchedule"
+	PreferNoSchedule TolerationEffect = "PreferNoSchedule"
+)
+
+// Valid indicates whether the value is a known member of the TolerationEffect enum.
+func (e TolerationEffect) Valid() bool {
+	switch e {
+	case NoExecute:
+		return true
+	case NoSchedule:
+		return true
+	case PreferNoSchedule:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TolerationOperator.
+const (
+	Equal  TolerationOperator = "Equal"
+	Exists TolerationOperator = "Exists"
+)
+
+// Valid indicates whether the value is a known member of the TolerationOperator enum.
+func (e TolerationOperator) Valid() bool {
+	switch e {
+	case Equal:
+		return true
+	case Exists:
+		return true
+	default:
+		return false
+	}
+}
+
 // AnyJSON Any JSON value.
 type AnyJSON = json.RawMessage
 
@@ -342,6 +381,18 @@ type ChangeTask struct {
 
 // Class How urgent it is. One class is worth 120 s of waiting, so nothing starves.
 type Class string
+
+// EnvSource Where the value of a variable comes from; exactly one of the three.
+type EnvSource struct {
+	// ConfigMapRef A key of a Secret or a ConfigMap in the task's namespace.
+	ConfigMapRef KeyRef `json:"configMapRef,omitempty,omitzero"`
+
+	// SecretRef A key of a Secret or a ConfigMap in the task's namespace.
+	SecretRef KeyRef `json:"secretRef,omitempty,omitzero"`
+
+	// Value The value itself, nothing secret.
+	Value *string `json:"value,omitempty"`
+}
 
 // Event One line of a Task's history.
 type Event struct {
@@ -461,6 +512,18 @@ type ID = string
 // IdempotencyKey Visible ASCII.
 type IdempotencyKey = string
 
+// KeyRef A key of a Secret or a ConfigMap in the task's namespace.
+type KeyRef struct {
+	// Key Key in its data.
+	Key string `json:"key"`
+
+	// Name Name of the object.
+	Name string `json:"name"`
+
+	// Optional Whether the pod starts without it. Default false.
+	Optional bool `json:"optional,omitempty,omitzero"`
+}
+
 // KindName Name of a kind, as `command.run`.
 type KindName = string
 
@@ -517,6 +580,24 @@ type Params = json.RawMessage
 // (see `waiting`), `retrying` (back-off after an Attempt). Of a running one: `launching`, `running`,
 // `canceling`. Of an ended one: its state.
 type Phase string
+
+// PodWishes What the pod is to have beside what its kind gives it. Any of it needs `create jobs.batch` in the namespace: who may choose it can read any Secret there through a pod.
+type PodWishes struct {
+	// Annotations Annotations of the pod. Service meshes are kept out by `sidecar.istio.io/inject: "false"` and `linkerd.io/inject: disabled`, unless these are set here.
+	Annotations map[string]string `json:"annotations,omitempty,omitzero"`
+
+	// Env Environment by name, each from a value, a Secret or a ConfigMap. Names that begin with SLIPWAY_ are not free.
+	Env map[string]EnvSource `json:"env,omitempty,omitzero"`
+
+	// ImagePullSecrets Names of Secrets in the namespace with which the image is pulled. Default, those of the service account.
+	ImagePullSecrets []string `json:"image_pull_secrets,omitempty,omitzero"`
+
+	// Labels Labels of the pod. Those below `kueue.x-k8s.io/`, as `kueue.x-k8s.io/queue-name`, go to the Job instead; while Kueue holds it suspended, no start deadline runs.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
+
+	// Tolerations Taints of nodes that the pod tolerates. Default, none.
+	Tolerations []Toleration `json:"tolerations,omitempty,omitzero"`
+}
 
 // Problem Why a request was refused, after RFC 9457. No text repeats what was sent.
 type Problem struct {
@@ -603,6 +684,9 @@ type Spec struct {
 
 	// NodeSelector Labels that a node must carry. Default, none.
 	NodeSelector map[string]string `json:"node_selector,omitempty,omitzero"`
+
+	// Pod What the pod is to have beside what its kind gives it. Any of it needs `create jobs.batch` in the namespace: who may choose it can read any Secret there through a pod.
+	Pod PodWishes `json:"pod,omitempty,omitzero"`
 
 	// QueueDeadline Seconds from the submit until it must be claimed; 0 is none. Default 0.
 	QueueDeadline *float64 `json:"queue_deadline,omitempty"`
@@ -850,6 +934,30 @@ type TaskPage struct {
 	// Next Cursor of the page after; absent on the last.
 	Next string `json:"next,omitempty,omitzero"`
 }
+
+// Toleration As in Kubernetes.
+type Toleration struct {
+	// Effect Effect of the taint; without one, every effect.
+	Effect TolerationEffect `json:"effect,omitempty,omitzero"`
+
+	// Key Key of the taint; without one, every taint, and the operator is Exists.
+	Key string `json:"key,omitempty,omitzero"`
+
+	// Operator Equal, the default, or Exists.
+	Operator TolerationOperator `json:"operator,omitempty,omitzero"`
+
+	// Seconds How long a NoExecute taint is tolerated. Default, for ever.
+	Seconds *float64 `json:"seconds,omitempty"`
+
+	// Value Value of the taint.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
+// TolerationEffect Effect of the taint; without one, every effect.
+type TolerationEffect string
+
+// TolerationOperator Equal, the default, or Exists.
+type TolerationOperator string
 
 // Version defines model for Version.
 type Version struct {

@@ -63,9 +63,12 @@ func (all *checks) answer(key string, entry *check, err error) {
 	close(entry.done)
 }
 
-// template names what makes the pods of two Tasks the same to an admission: namespace, kind, class and Spec.
+// template names what makes the pods of two Tasks the same to an admission: namespace, kind, class and Spec, whatever the
+// words of its command.
 func template(c Claim) string {
-	spec, err := json.Marshal(c.Task.Spec)
+	same := c.Task.Spec
+	same.Pod.Command, same.Pod.Args = nil, nil
+	spec, err := json.Marshal(same)
 	if err != nil {
 		spec = []byte(c.Task.ID) // never for a Spec; asking once more does no harm
 	}

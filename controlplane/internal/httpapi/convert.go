@@ -106,7 +106,7 @@ func wireAttempt(a task.Attempt) api.Attempt {
 func wireSpec(s task.Spec) api.Spec {
 	attempts, lost := int32(s.Retry.Attempts), int32(s.Retry.Lost)
 	return api.Spec{
-		Image: s.Image, ServiceAccount: s.ServiceAccount, Requests: s.Requests, Limits: s.Limits, NodeSelector: s.NodeSelector,
+		Image: s.Image, ServiceAccount: s.ServiceAccount, Requests: s.Requests, Limits: s.Limits, NodeSelector: s.NodeSelector, Pod: wirePod(s.Pod),
 		Idempotent: &s.Idempotent,
 		Retry: api.Retry{
 			Attempts: &attempts, Backoff: seconds(s.Retry.Backoff), Cap: seconds(s.Retry.Cap), Lost: &lost,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -92,6 +93,9 @@ func Build(k Kind, req Request) (Built, error) {
 	}
 	t.Lane, t.Mode = lane(k, req, &wrong)
 	spec, free := spec(k, req.Spec, &wrong)
+	if k.shape != nil && len(wrong) == 0 {
+		k.shape(t.Params, &spec, &wrong)
+	}
 	t.Spec = spec
 	if !req.RunAt.IsZero() && req.Delay != 0 {
 		wrong.add("/delay", "stands beside run_at; give one of them")
@@ -144,19 +148,29 @@ func checkLabels(labels map[string]string, wrong *fields) {
 		return
 	}
 	for key, value := range labels {
-		prefix, name, prefixed := strings.Cut(key, "/")
-		if !prefixed {
-			prefix, name = "", key
-		}
 		switch at := "/labels/" + Escape(key); {
-		case !labelName.MatchString(name), prefixed && (len(prefix) > 253 || !labelPrefix.MatchString(prefix)):
+		case !validKey(key):
 			wrong.add(at, "is no valid label key")
-		case prefix == "slipway.dev", strings.HasSuffix(prefix, ".slipway.dev"):
+		case ofSlipway(key):
 			wrong.add(at, "is a label that Slipway sets itself")
 		case value != "" && !labelName.MatchString(value):
 			wrong.add(at, "has no valid label value")
 		}
 	}
+}
+
+// validKey tells keys of labels and annotations.
+func validKey(key string) bool {
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		return labelName.MatchString(key)
+	}
+	return labelName.MatchString(name) && len(prefix) <= 253 && labelPrefix.MatchString(prefix)
+}
+
+func ofSlipway(key string) bool {
+	prefix, _, prefixed := strings.Cut(key, "/")
+	return prefixed && (prefix == "slipway.dev" || strings.HasSuffix(prefix, ".slipway.dev"))
 }
 
 // Escape writes a key as one step of a JSON pointer, cut where it is long.
@@ -168,11 +182,12 @@ func Escape(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// spec lays the wishes over the kind's defaults; free says that they choose an image or a service account.
+// spec lays the wishes over the kind's defaults; free says that they choose an image, a service account or anything else
+// that only who creates a pod can choose.
 func spec(k Kind, wishes json.RawMessage, wrong *fields) (s task.Spec, free bool) {
 	s = k.Spec
 	s.Requests, s.Limits = maps.Clone(s.Requests), maps.Clone(s.Limits)
-	s.NodeSelector = maps.Clone(s.NodeSelector)
+	s.NodeSelector, s.Pod = maps.Clone(s.NodeSelector), clonePod(s.Pod)
 	if len(wishes) > 0 {
 		if err := json.Unmarshal(wishes, &s); err != nil {
 			wrong.add("/spec", "cannot be read")
@@ -185,8 +200,9 @@ func spec(k Kind, wishes json.RawMessage, wrong *fields) (s task.Spec, free bool
 			wrong.add("/spec/image", "cannot be chosen for kind %s", k.Name)
 		}
 	}
-	if s.ServiceAccount != k.Spec.ServiceAccount {
+	if s.ServiceAccount != k.Spec.ServiceAccount || !reflect.DeepEqual(s.Pod, k.Spec.Pod) {
 		free = true
+		checkPod(s.Pod, "/spec/pod", wrong)
 	}
 	if s.Retry.Attempts == 0 {
 		s.Retry.Attempts = 1

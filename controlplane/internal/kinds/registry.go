@@ -22,6 +22,8 @@ type Kind struct {
 	AnyImage bool
 
 	schema *jsonschema.Schema
+	// shape reads into the Spec what the parameters say about the pod.
+	shape func(params json.RawMessage, s *task.Spec, wrong *fields)
 }
 
 // Registry holds kinds by name.
@@ -29,7 +31,7 @@ type Registry struct{ byName map[string]Kind }
 
 // BuiltIn is the registry of the kinds out of the box.
 func BuiltIn() *Registry {
-	r, err := New(commandRun())
+	r, err := New(commandRun(), containerRun())
 	if err != nil {
 		panic(err) // they are constants of this package, held good by a test
 	}
@@ -82,44 +84,6 @@ func (r *Registry) Get(name string) (k Kind, ok bool) {
 
 // Names lists the kinds in order.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
-
-// commandRun runs one command in the runner's own image.
-func commandRun() Kind {
-	return Kind{
-		Kind: task.Kind{
-			Name:        "command.run",
-			Description: "Run a command in the runner's image.",
-			Executor:    task.ExecutorJob,
-			Queue:       "default",
-			Mode:        task.Parallel,
-			OnConflict:  task.ConflictQueue,
-			Supersedes:  []string{"command.run"},
-			Spec:        defaults(),
-			Params: json.RawMessage(`{
-				"type": "object",
-				"additionalProperties": false,
-				"required": ["command"],
-				"properties": {
-					"command": {
-						"description": "Program and arguments; no shell in between.",
-						"type": "array", "minItems": 1, "maxItems": 1000,
-						"prefixItems": [{"type": "string", "minLength": 1}],
-						"items": {"type": "string"}
-					},
-					"env": {
-						"description": "Environment, nothing secret.",
-						"type": "object", "maxProperties": 1000,
-						"propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"pattern": "^SLIPWAY_"}},
-						"additionalProperties": {"type": "string"}
-					},
-					"dir": {"description": "Working directory.", "type": "string", "pattern": "^/"},
-					"stdin": {"description": "What the command reads.", "type": "string"}
-				}
-			}`),
-		},
-		Free: true,
-	}
-}
 
 // defaults is the Spec of a kind that says nothing. Its number of attempts is left open: it follows from whether the
 // Task is idempotent.

@@ -123,8 +123,11 @@ func TestThePodPassesTheStrictestPodSecurity(t *testing.T) {
 	r.client.cfg.Namespaces = append(r.client.cfg.Namespaces, strict)
 	tk, a := r.attempt()
 	a.Namespace = strict
-	if err := r.client.DryRun(t.Context(), tk, a); err != nil {
-		t.Fatal(err)
+	for _, wrap := range []task.Wrap{task.WrapExec, task.WrapNone, task.WrapOwn} {
+		tk.Spec.Pod = task.Pod{Wrap: wrap, Command: []string{"true"}, Tolerations: []task.Toleration{{Key: "a", Operator: "Exists"}}}
+		if err := r.client.DryRun(t.Context(), tk, a); err != nil {
+			t.Fatalf("wrap %q: %v", wrap, err)
+		}
 	}
 
 	// The same pod with one right too many is refused for what it is.

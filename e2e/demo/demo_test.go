@@ -73,6 +73,8 @@ func TestWhatIsAppliedNamesTheImagesThatWereBuilt(t *testing.T) {
 	}
 }
 
+const evidenceFinalizer = "slipway.dev/evidence"
+
 func TestReleaseDeletesOurJobsAndLetsOurPodsGoAndNobodyElses(t *testing.T) {
 	ours := map[string]string{"app.kubernetes.io/managed-by": "slipway"}
 	pod := func(name string, labels map[string]string, finalizers ...string) *corev1.Pod {

@@ -2,21 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	cmdcluster "slipway.dev/slipway/controlplane/cmd/slipway/cluster"
 	"slipway.dev/slipway/e2e/cluster/local"
 )
-
-// evidenceFinalizer is what the pods of Tasks are held by until their end is stored.
-const evidenceFinalizer = "slipway.dev/evidence"
 
 // goneWithin is how long a namespace may take to go.
 const goneWithin = 3 * time.Minute
@@ -109,25 +104,13 @@ func release(ctx context.Context, c *cluster) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the Jobs: %w", err)
 	}
-	pods, err := c.api.CoreV1().Pods(tenant).List(ctx, ours)
+	pods, err := cmdcluster.HeldPods(ctx, c.api, tenant)
 	if err != nil {
-		return fmt.Errorf("list the pods: %w", err)
+		return err
 	}
-	for _, pod := range pods.Items {
-		at := slices.Index(pod.Finalizers, evidenceFinalizer)
-		if at < 0 {
-			continue
-		}
-		path := fmt.Sprintf("/metadata/finalizers/%d", at)
-		patch, err := json.Marshal([]map[string]string{
-			{"op": "test", "path": path, "value": evidenceFinalizer}, {"op": "remove", "path": path},
-		})
-		if err != nil {
-			return fmt.Errorf("write a patch: %w", err)
-		}
-		_, err = c.api.CoreV1().Pods(tenant).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
-			return fmt.Errorf("release pod %s: %w", pod.Name, err)
+	for _, pod := range pods {
+		if err := cmdcluster.ReleasePod(ctx, c.api, pod); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -107,7 +107,8 @@ func newRoot(c *cli, name string) *cobra.Command {
 	c.reachFlags(f)
 	f.StringVarP(&c.namespace, "namespace", "n", "", "namespace; default that of the kubeconfig's context")
 	f.StringVarP(&c.output, "output", "o", "table", "table, json or yaml")
-	root.AddCommand(c.submitVerb(), c.getVerb(), c.listVerb(), c.logsVerb(), c.cancelVerb(), c.waitVerb(), c.versionVerb())
+	root.AddCommand(c.submitVerb(), c.getVerb(), c.listVerb(), c.logsVerb(), c.cancelVerb(), c.waitVerb(), c.versionVerb(),
+		c.namespaceVerb(), c.releaseVerb())
 	return root
 }
 

@@ -41,8 +41,13 @@ clusters: [{name: x, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 // bare runs the command line without a server.
 func bare(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
+	return bareWith(t, "", args...)
+}
+
+func bareWith(t *testing.T, in string, args ...string) (code int, out, errOut string) {
+	t.Helper()
 	var o, e bytes.Buffer
-	code = run(t.Context(), args, streams{strings.NewReader(""), &o, &e})
+	code = run(t.Context(), args, streams{strings.NewReader(in), &o, &e})
 	return code, o.String(), e.String()
 }
 

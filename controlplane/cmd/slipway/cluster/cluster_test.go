@@ -12,14 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.dev/slipway/pkg/client"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // apiServer plays the API server, and the control plane behind its service proxy.
 type apiServer struct {

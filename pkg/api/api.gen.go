@@ -370,6 +370,33 @@ type CancelTask struct {
 	Note string `json:"note,omitempty,omitzero"`
 }
 
+// ChangeKind defines model for ChangeKind.
+type ChangeKind struct {
+	// Executor `job` or `off`; `null` is the kind's default.
+	Executor string `json:"executor"`
+
+	// Reason Why, for people. Default, none.
+	Reason string `json:"reason,omitempty,omitzero"`
+}
+
+// ChangeQueue defines model for ChangeQueue.
+type ChangeQueue struct {
+	// Burst Launches at once after a pause, where there is a rate. `null` is 1.
+	Burst float64 `json:"burst,omitempty,omitzero"`
+
+	// Cap Most Attempts that are live at once; 0 lets nothing begin. `null` is 50.
+	Cap int32 `json:"cap,omitempty,omitzero"`
+
+	// MaxQueued Most Tasks of one namespace that wait; 0 takes none. `null` is 10000.
+	MaxQueued int32 `json:"max_queued,omitempty,omitzero"`
+
+	// NsCap The same for one namespace. `null` is 20.
+	NsCap int32 `json:"ns_cap,omitempty,omitzero"`
+
+	// Rate Launches a second, above zero. `null` is no limit.
+	Rate float64 `json:"rate,omitempty,omitzero"`
+}
+
 // ChangeTask defines model for ChangeTask.
 type ChangeTask struct {
 	// Class How urgent it is. `null` is `normal`.
@@ -524,14 +551,104 @@ type KeyRef struct {
 	Optional bool `json:"optional,omitempty,omitzero"`
 }
 
+// Kind What is done, with its defaults. Most of them can be set per submit.
+type Kind struct {
+	// AnyImage Whether a submit may name the image.
+	AnyImage bool `json:"any_image,omitempty,omitzero"`
+
+	// Description What it does, for people.
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Executor Where it runs: `job`, or `off` where it is accepted and kept.
+	Executor string `json:"executor"`
+
+	// Free Whether the caller names the program that runs, which needs `create jobs.batch` in the namespace.
+	Free bool `json:"free"`
+
+	// Lane Template of its lane; absent where a submit may choose one.
+	Lane string `json:"lane,omitempty,omitzero"`
+
+	// Mode How the lane treats several Tasks. `strict`: all, in order. `latest`: a newer one is absorbed by the lane's
+	// queued tail of the same kind. `parallel`: no order.
+	Mode Mode `json:"mode"`
+
+	// Name Name of a kind, as `command.run`.
+	Name KindName `json:"name"`
+
+	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
+	// `replace`: end or cancel what the kind supersedes, and go next.
+	OnConflict OnConflict `json:"on_conflict"`
+
+	// Params JSON Schema of the parameters; absent where any object will do.
+	Params json.RawMessage `json:"params,omitempty,omitzero"`
+
+	// Queue Name of a queue.
+	Queue QueueName `json:"queue"`
+
+	// Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
+	Spec Spec `json:"spec"`
+
+	// Supersedes Kinds that `replace` ends.
+	Supersedes []KindName  `json:"supersedes,omitempty,omitzero"`
+	Switched   *KindSwitch `json:"switched,omitempty"`
+}
+
+// KindList defines model for KindList.
+type KindList struct {
+	// Items By name.
+	Items []Kind `json:"items"`
+}
+
 // KindName Name of a kind, as `command.run`.
 type KindName = string
+
+// KindSwitch Who switched it; absent where nobody did.
+type KindSwitch struct {
+	// At When.
+	At time.Time `json:"at"`
+
+	// By Who.
+	By string `json:"by"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason,omitempty,omitzero"`
+}
 
 // Labels Labels for filters, at most 16. Keys and values as Kubernetes labels; keys of slipway.dev are taken.
 type Labels map[string]string
 
 // Lane The key under which work is ordered, `family:namespace/name`.
 type Lane = string
+
+// LaneState What stands under one key.
+type LaneState struct {
+	// Fence Number of the last claim; 0 before the first.
+	Fence int64 `json:"fence"`
+
+	// Head Id of the first Task that waits in it.
+	Head string `json:"head,omitempty,omitzero"`
+
+	// Holder Id of the Task that runs in it.
+	Holder string `json:"holder,omitempty,omitzero"`
+
+	// Key The key under which work is ordered, `family:namespace/name`.
+	Key Lane `json:"key"`
+
+	// Kind Kind of its head.
+	Kind string `json:"kind"`
+
+	// Namespace A Kubernetes namespace.
+	Namespace Namespace `json:"namespace"`
+
+	// Queue Queue of its head.
+	Queue string `json:"queue"`
+
+	// Queued Tasks that wait in it; counted up to 10,001.
+	Queued int32 `json:"queued"`
+
+	// Waiting Why its head does not run.
+	Waiting *Waiting `json:"waiting,omitempty"`
+}
 
 // LateReport What the runner reported after the Attempt had been asked to stop; it decides nothing.
 type LateReport struct {
@@ -547,6 +664,15 @@ type LateReport struct {
 
 	// Reason Machine-readable cause.
 	Reason string `json:"reason,omitempty,omitzero"`
+}
+
+// LimitList defines model for LimitList.
+type LimitList struct {
+	// Items By name of the queue.
+	Items []QueueLimit `json:"items"`
+
+	// Namespace A Kubernetes namespace.
+	Namespace Namespace `json:"namespace"`
 }
 
 // Mode How the lane treats several Tasks. `strict`: all, in order. `latest`: a newer one is absorbed by the lane's
@@ -636,6 +762,69 @@ type Progress struct {
 
 	// Total Units in all. Default, unknown.
 	Total float64 `json:"total,omitempty,omitzero"`
+}
+
+// Queue A line of Tasks with its limits and what stands in it.
+type Queue struct {
+	// Burst Launches at once after a pause, where there is a rate.
+	Burst float64 `json:"burst"`
+
+	// Cap Most Attempts that are live at once.
+	Cap int32 `json:"cap"`
+
+	// Draining Whether it is being drained.
+	Draining bool `json:"draining"`
+
+	// MaxQueued Most Tasks of one namespace that wait; beyond it a submit is answered 429.
+	MaxQueued int32 `json:"max_queued"`
+
+	// Name Name of a queue.
+	Name QueueName `json:"name"`
+
+	// Note Why, for people.
+	Note string `json:"note,omitempty,omitzero"`
+
+	// NsCap The same for one namespace.
+	NsCap int32 `json:"ns_cap"`
+
+	// Paused Whether it is paused.
+	Paused bool `json:"paused"`
+
+	// Queued Tasks that wait; counted up to 10,001.
+	Queued int32 `json:"queued"`
+
+	// Rate Launches a second; absent where there is no limit.
+	Rate *float64 `json:"rate,omitempty"`
+
+	// Running Live Attempts.
+	Running int32 `json:"running"`
+}
+
+// QueueLimit What a namespace may use of one queue, and what it uses.
+type QueueLimit struct {
+	// Cap Most live Attempts of all namespaces together.
+	Cap int32 `json:"cap"`
+
+	// MaxQueued Most Tasks of this namespace that wait.
+	MaxQueued int32 `json:"max_queued"`
+
+	// NsCap Most live Attempts of this namespace.
+	NsCap int32 `json:"ns_cap"`
+
+	// Queue Name of a queue.
+	Queue QueueName `json:"queue"`
+
+	// Queued Tasks of it that wait; counted to just above `max_queued`.
+	Queued int32 `json:"queued"`
+
+	// Running Live Attempts of it.
+	Running int32 `json:"running"`
+}
+
+// QueueList defines model for QueueList.
+type QueueList struct {
+	// Items By name.
+	Items []Queue `json:"items"`
 }
 
 // QueueName Name of a queue.
@@ -766,6 +955,12 @@ type Stop struct {
 
 	// Reason `cancel`, `superseded`, `run_deadline`, `start_deadline`, `quota`, `invalid`.
 	Reason string `json:"reason"`
+}
+
+// StopQueue defines model for StopQueue.
+type StopQueue struct {
+	// Note Why, for people; Tasks that wait show it. Default, none.
+	Note string `json:"note,omitempty,omitzero"`
 }
 
 // SubmitBatch defines model for SubmitBatch.
@@ -996,8 +1191,20 @@ type Cursor = string
 // Limit defines model for Limit.
 type Limit = int32
 
+// QueueInPath Name of a queue.
+type QueueInPath = QueueName
+
 // TaskID A UUID in lower case.
 type TaskID = ID
+
+// StopQueueBody defines model for StopQueueBody.
+type StopQueueBody = StopQueue
+
+// GetLaneParams defines parameters for GetLane.
+type GetLaneParams struct {
+	// Key Key of the lane.
+	Key Lane `form:"key" json:"key"`
+}
 
 // ListTasksParams defines parameters for ListTasks.
 type ListTasksParams struct {
@@ -1073,6 +1280,21 @@ type SubmitBatchParams struct {
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// ChangeKindJSONRequestBody defines body for ChangeKind for application/json ContentType.
+type ChangeKindJSONRequestBody = ChangeKind
+
+// ChangeQueueJSONRequestBody defines body for ChangeQueue for application/json ContentType.
+type ChangeQueueJSONRequestBody = ChangeQueue
+
+// DrainQueueJSONRequestBody defines body for DrainQueue for application/json ContentType.
+type DrainQueueJSONRequestBody = StopQueue
+
+// PauseQueueJSONRequestBody defines body for PauseQueue for application/json ContentType.
+type PauseQueueJSONRequestBody = StopQueue
+
+// ResumeQueueJSONRequestBody defines body for ResumeQueue for application/json ContentType.
+type ResumeQueueJSONRequestBody = StopQueue
 
 // FinishAttemptJSONRequestBody defines body for FinishAttempt for application/json ContentType.
 type FinishAttemptJSONRequestBody = FinishRequest

@@ -90,6 +90,137 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// ListKinds List the kinds with their defaults
+	//
+	// Needs an identity and no right.
+	//
+	// Corresponds with GET /v1/kinds (the `ListKinds` operationId).
+	ListKinds(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeKindWithBody Switch a kind on or off
+	//
+	// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+	// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+	ChangeKindWithBody(ctx context.Context, kind KindName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeKind Switch a kind on or off
+	//
+	// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+	// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+	ChangeKind(ctx context.Context, kind KindName, body ChangeKindJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetLane Read one lane
+	//
+	// Needs `get` on `lanes` in the namespace that the key names. 404 where nothing has ever stood in it.
+	//
+	// Corresponds with GET /v1/lanes (the `GetLane` operationId).
+	GetLane(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetLimits Read what a namespace may use, and what it uses
+	//
+	// Needs `get` on `limits` in the namespace.
+	//
+	// Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
+	GetLimits(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListQueues List the queues
+	//
+	// Needs `list` on `queues`, cluster-wide.
+	//
+	// Corresponds with GET /v1/queues (the `ListQueues` operationId).
+	ListQueues(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetQueue Read one queue
+	//
+	// Needs `get` on `queues` of that name, cluster-wide.
+	//
+	// Corresponds with GET /v1/queues/{queue} (the `GetQueue` operationId).
+	GetQueue(ctx context.Context, queue QueueInPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeQueueWithBody Change the limits of a queue
+	//
+	// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+	ChangeQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChangeQueue Change the limits of a queue
+	//
+	// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+	ChangeQueue(ctx context.Context, queue QueueInPath, body ChangeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DrainQueueWithBody Let a queue run empty of live work
+	//
+	// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+	DrainQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DrainQueue Let a queue run empty of live work
+	//
+	// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+	DrainQueue(ctx context.Context, queue QueueInPath, body DrainQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseQueueWithBody Let nothing of a queue begin
+	//
+	// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+	PauseQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PauseQueue Let nothing of a queue begin
+	//
+	// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+	PauseQueue(ctx context.Context, queue QueueInPath, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeQueueWithBody End pause and drain of a queue
+	//
+	// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+	ResumeQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResumeQueue End pause and drain of a queue
+	//
+	// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+	ResumeQueue(ctx context.Context, queue QueueInPath, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListTasks List Tasks, newest first
 	//
 	// Needs `list` on `tasks` in `namespace`, or cluster-wide where no namespace is given. All filters given must
@@ -263,6 +394,287 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/version (the `GetVersion` operationId).
 	GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ListKinds List the kinds with their defaults
+//
+// Needs an identity and no right.
+//
+// Corresponds with GET /v1/kinds (the `ListKinds` operationId).
+func (c *Wire) ListKinds(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListKindsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeKindWithBody Switch a kind on or off
+//
+// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+func (c *Wire) ChangeKindWithBody(ctx context.Context, kind KindName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeKindRequestWithBody(c.Server, kind, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeKind Switch a kind on or off
+//
+// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+func (c *Wire) ChangeKind(ctx context.Context, kind KindName, body ChangeKindJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeKindRequest(c.Server, kind, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetLane Read one lane
+//
+// Needs `get` on `lanes` in the namespace that the key names. 404 where nothing has ever stood in it.
+//
+// Corresponds with GET /v1/lanes (the `GetLane` operationId).
+func (c *Wire) GetLane(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetLaneRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetLimits Read what a namespace may use, and what it uses
+//
+// Needs `get` on `limits` in the namespace.
+//
+// Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
+func (c *Wire) GetLimits(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetLimitsRequest(c.Server, namespace)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListQueues List the queues
+//
+// Needs `list` on `queues`, cluster-wide.
+//
+// Corresponds with GET /v1/queues (the `ListQueues` operationId).
+func (c *Wire) ListQueues(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListQueuesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetQueue Read one queue
+//
+// Needs `get` on `queues` of that name, cluster-wide.
+//
+// Corresponds with GET /v1/queues/{queue} (the `GetQueue` operationId).
+func (c *Wire) GetQueue(ctx context.Context, queue QueueInPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetQueueRequest(c.Server, queue)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeQueueWithBody Change the limits of a queue
+//
+// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+func (c *Wire) ChangeQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeQueueRequestWithBody(c.Server, queue, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChangeQueue Change the limits of a queue
+//
+// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+func (c *Wire) ChangeQueue(ctx context.Context, queue QueueInPath, body ChangeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChangeQueueRequest(c.Server, queue, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DrainQueueWithBody Let a queue run empty of live work
+//
+// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+func (c *Wire) DrainQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDrainQueueRequestWithBody(c.Server, queue, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DrainQueue Let a queue run empty of live work
+//
+// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+func (c *Wire) DrainQueue(ctx context.Context, queue QueueInPath, body DrainQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDrainQueueRequest(c.Server, queue, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseQueueWithBody Let nothing of a queue begin
+//
+// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+func (c *Wire) PauseQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseQueueRequestWithBody(c.Server, queue, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PauseQueue Let nothing of a queue begin
+//
+// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+func (c *Wire) PauseQueue(ctx context.Context, queue QueueInPath, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPauseQueueRequest(c.Server, queue, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeQueueWithBody End pause and drain of a queue
+//
+// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+func (c *Wire) ResumeQueueWithBody(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeQueueRequestWithBody(c.Server, queue, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResumeQueue End pause and drain of a queue
+//
+// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+func (c *Wire) ResumeQueue(ctx context.Context, queue QueueInPath, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeQueueRequest(c.Server, queue, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // ListTasks List Tasks, newest first
@@ -627,6 +1039,413 @@ func (c *Wire) GetVersion(ctx context.Context, reqEditors ...RequestEditorFn) (*
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewListKindsRequest constructs an http.Request for the ListKinds method
+func NewListKindsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/kinds")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewChangeKindRequest calls the generic ChangeKind builder with application/json body
+func NewChangeKindRequest(server string, kind KindName, body ChangeKindJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeKindRequestWithBody(server, kind, "application/json", bodyReader)
+}
+
+// NewChangeKindRequestWithBody constructs an http.Request for the ChangeKind method, with any body, and a specified content type
+func NewChangeKindRequestWithBody(server string, kind KindName, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "kind", kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/kinds/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetLaneRequest constructs an http.Request for the GetLane method
+func NewGetLaneRequest(server string, params *GetLaneParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/lanes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetLimitsRequest constructs an http.Request for the GetLimits method
+func NewGetLimitsRequest(server string, namespace Namespace) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/limits/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListQueuesRequest constructs an http.Request for the ListQueues method
+func NewListQueuesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/queues")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetQueueRequest constructs an http.Request for the GetQueue method
+func NewGetQueueRequest(server string, queue QueueInPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "queue", queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/queues/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewChangeQueueRequest calls the generic ChangeQueue builder with application/json body
+func NewChangeQueueRequest(server string, queue QueueInPath, body ChangeQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChangeQueueRequestWithBody(server, queue, "application/json", bodyReader)
+}
+
+// NewChangeQueueRequestWithBody constructs an http.Request for the ChangeQueue method, with any body, and a specified content type
+func NewChangeQueueRequestWithBody(server string, queue QueueInPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "queue", queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/queues/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDrainQueueRequest calls the generic DrainQueue builder with application/json body
+func NewDrainQueueRequest(server string, queue QueueInPath, body DrainQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDrainQueueRequestWithBody(server, queue, "application/json", bodyReader)
+}
+
+// NewDrainQueueRequestWithBody constructs an http.Request for the DrainQueue method, with any body, and a specified content type
+func NewDrainQueueRequestWithBody(server string, queue QueueInPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "queue", queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/queues/%s/drain", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPauseQueueRequest calls the generic PauseQueue builder with application/json body
+func NewPauseQueueRequest(server string, queue QueueInPath, body PauseQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPauseQueueRequestWithBody(server, queue, "application/json", bodyReader)
+}
+
+// NewPauseQueueRequestWithBody constructs an http.Request for the PauseQueue method, with any body, and a specified content type
+func NewPauseQueueRequestWithBody(server string, queue QueueInPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "queue", queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/queues/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewResumeQueueRequest calls the generic ResumeQueue builder with application/json body
+func NewResumeQueueRequest(server string, queue QueueInPath, body ResumeQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResumeQueueRequestWithBody(server, queue, "application/json", bodyReader)
+}
+
+// NewResumeQueueRequestWithBody constructs an http.Request for the ResumeQueue method, with any body, and a specified content type
+func NewResumeQueueRequestWithBody(server string, queue QueueInPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "queue", queue, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/queues/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
 }
 
 // NewListTasksRequest constructs an http.Request for the ListTasks method
@@ -1483,6 +2302,147 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// ListKindsWithResponse List the kinds with their defaults
+	//
+	// Needs an identity and no right.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/kinds (the `ListKinds` operationId).
+	ListKindsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListKindsResponse, error)
+
+	// ChangeKindWithBodyWithResponse Switch a kind on or off
+	//
+	// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+	// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+	ChangeKindWithBodyWithResponse(ctx context.Context, kind KindName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeKindResponse, error)
+
+	// ChangeKindWithResponse Switch a kind on or off
+	//
+	// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+	// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+	ChangeKindWithResponse(ctx context.Context, kind KindName, body ChangeKindJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeKindResponse, error)
+
+	// GetLaneWithResponse Read one lane
+	//
+	// Needs `get` on `lanes` in the namespace that the key names. 404 where nothing has ever stood in it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/lanes (the `GetLane` operationId).
+	GetLaneWithResponse(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*GetLaneResponse, error)
+
+	// GetLimitsWithResponse Read what a namespace may use, and what it uses
+	//
+	// Needs `get` on `limits` in the namespace.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
+	GetLimitsWithResponse(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*GetLimitsResponse, error)
+
+	// ListQueuesWithResponse List the queues
+	//
+	// Needs `list` on `queues`, cluster-wide.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/queues (the `ListQueues` operationId).
+	ListQueuesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListQueuesResponse, error)
+
+	// GetQueueWithResponse Read one queue
+	//
+	// Needs `get` on `queues` of that name, cluster-wide.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/queues/{queue} (the `GetQueue` operationId).
+	GetQueueWithResponse(ctx context.Context, queue QueueInPath, reqEditors ...RequestEditorFn) (*GetQueueResponse, error)
+
+	// ChangeQueueWithBodyWithResponse Change the limits of a queue
+	//
+	// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+	ChangeQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeQueueResponse, error)
+
+	// ChangeQueueWithResponse Change the limits of a queue
+	//
+	// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+	ChangeQueueWithResponse(ctx context.Context, queue QueueInPath, body ChangeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeQueueResponse, error)
+
+	// DrainQueueWithBodyWithResponse Let a queue run empty of live work
+	//
+	// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+	DrainQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainQueueResponse, error)
+
+	// DrainQueueWithResponse Let a queue run empty of live work
+	//
+	// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+	// name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+	DrainQueueWithResponse(ctx context.Context, queue QueueInPath, body DrainQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainQueueResponse, error)
+
+	// PauseQueueWithBodyWithResponse Let nothing of a queue begin
+	//
+	// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+	PauseQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error)
+
+	// PauseQueueWithResponse Let nothing of a queue begin
+	//
+	// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+	PauseQueueWithResponse(ctx context.Context, queue QueueInPath, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error)
+
+	// ResumeQueueWithBodyWithResponse End pause and drain of a queue
+	//
+	// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+	ResumeQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error)
+
+	// ResumeQueueWithResponse End pause and drain of a queue
+	//
+	// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+	ResumeQueueWithResponse(ctx context.Context, queue QueueInPath, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error)
+
 	// ListTasksWithResponse List Tasks, newest first
 	//
 	// Needs `list` on `tasks` in `namespace`, or cluster-wide where no namespace is given. All filters given must
@@ -1674,6 +2634,256 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/version (the `GetVersion` operationId).
 	GetVersionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetVersionResponse, error)
+}
+
+type ListKindsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KindList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ListKindsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListKindsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type ChangeKindResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Kind
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeKindResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeKindResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type GetLaneResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LaneState
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r GetLaneResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetLaneResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type GetLimitsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LimitList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r GetLimitsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetLimitsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type ListQueuesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *QueueList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ListQueuesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListQueuesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type GetQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r GetQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type ChangeQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ChangeQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChangeQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type DrainQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r DrainQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DrainQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type PauseQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r PauseQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PauseQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type ResumeQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ResumeQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResumeQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
 }
 
 type ListTasksResponse struct {
@@ -2078,6 +3288,237 @@ func (r GetVersionResponse) StatusCode() int {
 	return 0
 }
 
+// ListKindsWithResponse List the kinds with their defaults
+//
+// Needs an identity and no right.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/kinds (the `ListKinds` operationId).
+func (c *ClientWithResponses) ListKindsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListKindsResponse, error) {
+	rsp, err := c.ListKinds(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListKindsResponse(rsp)
+}
+
+// ChangeKindWithBodyWithResponse Switch a kind on or off
+//
+// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+func (c *ClientWithResponses) ChangeKindWithBodyWithResponse(ctx context.Context, kind KindName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeKindResponse, error) {
+	rsp, err := c.ChangeKindWithBody(ctx, kind, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeKindResponse(rsp)
+}
+
+// ChangeKindWithResponse Switch a kind on or off
+//
+// From now on, for Tasks that wait as well; what runs goes on. `off`: Tasks are accepted and kept. `null` goes
+// back to the kind's default. Needs `patch` on `kinds` of that name, cluster-wide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/kinds/{kind} (the `ChangeKind` operationId).
+func (c *ClientWithResponses) ChangeKindWithResponse(ctx context.Context, kind KindName, body ChangeKindJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeKindResponse, error) {
+	rsp, err := c.ChangeKind(ctx, kind, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeKindResponse(rsp)
+}
+
+// GetLaneWithResponse Read one lane
+//
+// Needs `get` on `lanes` in the namespace that the key names. 404 where nothing has ever stood in it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/lanes (the `GetLane` operationId).
+func (c *ClientWithResponses) GetLaneWithResponse(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*GetLaneResponse, error) {
+	rsp, err := c.GetLane(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetLaneResponse(rsp)
+}
+
+// GetLimitsWithResponse Read what a namespace may use, and what it uses
+//
+// Needs `get` on `limits` in the namespace.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
+func (c *ClientWithResponses) GetLimitsWithResponse(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*GetLimitsResponse, error) {
+	rsp, err := c.GetLimits(ctx, namespace, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetLimitsResponse(rsp)
+}
+
+// ListQueuesWithResponse List the queues
+//
+// Needs `list` on `queues`, cluster-wide.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/queues (the `ListQueues` operationId).
+func (c *ClientWithResponses) ListQueuesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListQueuesResponse, error) {
+	rsp, err := c.ListQueues(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListQueuesResponse(rsp)
+}
+
+// GetQueueWithResponse Read one queue
+//
+// Needs `get` on `queues` of that name, cluster-wide.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/queues/{queue} (the `GetQueue` operationId).
+func (c *ClientWithResponses) GetQueueWithResponse(ctx context.Context, queue QueueInPath, reqEditors ...RequestEditorFn) (*GetQueueResponse, error) {
+	rsp, err := c.GetQueue(ctx, queue, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetQueueResponse(rsp)
+}
+
+// ChangeQueueWithBodyWithResponse Change the limits of a queue
+//
+// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+func (c *ClientWithResponses) ChangeQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeQueueResponse, error) {
+	rsp, err := c.ChangeQueueWithBody(ctx, queue, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeQueueResponse(rsp)
+}
+
+// ChangeQueueWithResponse Change the limits of a queue
+//
+// What is absent stays, `null` sets a field back to its default, zero is zero. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/queues/{queue} (the `ChangeQueue` operationId).
+func (c *ClientWithResponses) ChangeQueueWithResponse(ctx context.Context, queue QueueInPath, body ChangeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeQueueResponse, error) {
+	rsp, err := c.ChangeQueue(ctx, queue, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChangeQueueResponse(rsp)
+}
+
+// DrainQueueWithBodyWithResponse Let a queue run empty of live work
+//
+// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+func (c *ClientWithResponses) DrainQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainQueueResponse, error) {
+	rsp, err := c.DrainQueueWithBody(ctx, queue, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDrainQueueResponse(rsp)
+}
+
+// DrainQueueWithResponse Let a queue run empty of live work
+//
+// As a pause, and marked as meant for a shutdown: it is done once `running` is 0. Needs `patch` on `queues` of that
+// name, cluster-wide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/queues/{queue}/drain (the `DrainQueue` operationId).
+func (c *ClientWithResponses) DrainQueueWithResponse(ctx context.Context, queue QueueInPath, body DrainQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainQueueResponse, error) {
+	rsp, err := c.DrainQueue(ctx, queue, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDrainQueueResponse(rsp)
+}
+
+// PauseQueueWithBodyWithResponse Let nothing of a queue begin
+//
+// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+func (c *ClientWithResponses) PauseQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error) {
+	rsp, err := c.PauseQueueWithBody(ctx, queue, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseQueueResponse(rsp)
+}
+
+// PauseQueueWithResponse Let nothing of a queue begin
+//
+// Tasks are accepted and wait as `paused`; what runs goes on. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/queues/{queue}/pause (the `PauseQueue` operationId).
+func (c *ClientWithResponses) PauseQueueWithResponse(ctx context.Context, queue QueueInPath, body PauseQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseQueueResponse, error) {
+	rsp, err := c.PauseQueue(ctx, queue, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePauseQueueResponse(rsp)
+}
+
+// ResumeQueueWithBodyWithResponse End pause and drain of a queue
+//
+// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+func (c *ClientWithResponses) ResumeQueueWithBodyWithResponse(ctx context.Context, queue QueueInPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error) {
+	rsp, err := c.ResumeQueueWithBody(ctx, queue, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeQueueResponse(rsp)
+}
+
+// ResumeQueueWithResponse End pause and drain of a queue
+//
+// Its note goes too, unless a new one is given. Needs `patch` on `queues` of that name, cluster-wide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/queues/{queue}/resume (the `ResumeQueue` operationId).
+func (c *ClientWithResponses) ResumeQueueWithResponse(ctx context.Context, queue QueueInPath, body ResumeQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeQueueResponse, error) {
+	rsp, err := c.ResumeQueue(ctx, queue, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResumeQueueResponse(rsp)
+}
+
 // ListTasksWithResponse List Tasks, newest first
 //
 // Needs `list` on `tasks` in `namespace`, or cluster-wide where no namespace is given. All filters given must
@@ -2382,6 +3823,336 @@ func (c *ClientWithResponses) GetVersionWithResponse(ctx context.Context, reqEdi
 		return nil, err
 	}
 	return ParseGetVersionResponse(rsp)
+}
+
+// ParseListKindsResponse parses an HTTP response from a ListKindsWithResponse call
+func ParseListKindsResponse(rsp *http.Response) (*ListKindsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListKindsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KindList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseChangeKindResponse parses an HTTP response from a ChangeKindWithResponse call
+func ParseChangeKindResponse(rsp *http.Response) (*ChangeKindResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeKindResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Kind
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetLaneResponse parses an HTTP response from a GetLaneWithResponse call
+func ParseGetLaneResponse(rsp *http.Response) (*GetLaneResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetLaneResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LaneState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetLimitsResponse parses an HTTP response from a GetLimitsWithResponse call
+func ParseGetLimitsResponse(rsp *http.Response) (*GetLimitsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetLimitsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LimitList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListQueuesResponse parses an HTTP response from a ListQueuesWithResponse call
+func ParseListQueuesResponse(rsp *http.Response) (*ListQueuesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListQueuesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest QueueList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetQueueResponse parses an HTTP response from a GetQueueWithResponse call
+func ParseGetQueueResponse(rsp *http.Response) (*GetQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseChangeQueueResponse parses an HTTP response from a ChangeQueueWithResponse call
+func ParseChangeQueueResponse(rsp *http.Response) (*ChangeQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChangeQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDrainQueueResponse parses an HTTP response from a DrainQueueWithResponse call
+func ParseDrainQueueResponse(rsp *http.Response) (*DrainQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DrainQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePauseQueueResponse parses an HTTP response from a PauseQueueWithResponse call
+func ParsePauseQueueResponse(rsp *http.Response) (*PauseQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PauseQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResumeQueueResponse parses an HTTP response from a ResumeQueueWithResponse call
+func ParseResumeQueueResponse(rsp *http.Response) (*ResumeQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResumeQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseListTasksResponse parses an HTTP response from a ListTasksWithResponse call

@@ -62,3 +62,38 @@ func TestADryRunShowsWhatASubmitWouldDo(t *testing.T) {
 	}
 	must[api.Problem](w, w.send("ada", "POST", "/v1/tasks?dry_run=true", `{"delay":60,`+hello[1:], "Idempotency-Key", "k"), 409)
 }
+
+func TestAPausedQueueSaysSoEverywhereAndIsAudited(t *testing.T) {
+	w := newTown(t)
+	laned := `{"lane":"volume:shop/a",` + hello[1:]
+	made := must[api.Task](w, w.send("ada", "POST", "/v1/tasks", laned), 201)
+	paused := must[api.Queue](w, w.send("bob", "POST", "/v1/queues/default/pause", `{"note":"look first"}`), 200)
+	if !paused.Paused || paused.Note != "look first" || paused.Queued != 1 {
+		t.Errorf("paused: %+v", paused)
+	}
+	lane := must[api.LaneState](w, w.send("ada", "GET", "/v1/lanes?key=volume:shop/a", ""), 200)
+	if lane.Head != made.ID || lane.Queued != 1 || lane.Waiting == nil || lane.Waiting.Reason != "paused" || lane.Waiting.Note != "look first" {
+		t.Errorf("lane: %+v", lane)
+	}
+	changed := must[api.Queue](w, w.send("bob", "PATCH", "/v1/queues/default", `{"cap":7,"rate":2.5}`), 200)
+	if changed.Cap != 7 || changed.Rate == nil || *changed.Rate != 2.5 || !changed.Paused {
+		t.Errorf("changed: %+v", changed)
+	}
+	limits := must[api.LimitList](w, w.send("ada", "GET", "/v1/limits/shop", ""), 200)
+	found := false
+	for _, l := range limits.Items {
+		found = found || l.Queue == "default" && l.Cap == 7 && l.Queued == 1 && l.Running == 0 && l.NsCap == 20
+	}
+	if !found {
+		t.Errorf("limits: %+v", limits)
+	}
+	if open := must[api.Queue](w, w.send("bob", "POST", "/v1/queues/default/resume", ""), 200); open.Paused || open.Note != "" {
+		t.Errorf("resumed: %+v", open)
+	}
+	must[api.Kind](w, w.send("bob", "PATCH", "/v1/kinds/command.run", `{"executor":"off","reason":"broken"}`), 200)
+	if off := must[api.Task](w, w.send("ada", "GET", "/v1/tasks/"+made.ID, ""), 200); off.Waiting == nil || off.Waiting.Reason != "kind_off" {
+		t.Errorf("a task of a kind that is off waits for %+v", off.Waiting)
+	}
+	must[api.Problem](w, w.send("ada", "GET", "/v1/lanes?key=volume:shop/none", ""), 404)
+	must[api.Problem](w, w.send("ada", "POST", "/v1/queues/none/pause", ""), 404)
+}

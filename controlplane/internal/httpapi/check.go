@@ -74,6 +74,9 @@ func (o *operation) checkParameters(r *http.Request, path func(string) string) e
 		case openapi3.ParameterInHeader:
 			values = r.Header.Values(p.Name)
 		}
+		if p.Required && len(values) == 0 {
+			wrong = append(wrong, field(at, "is missing"))
+		}
 		wrong = append(wrong, checkParameter(p.Schema.Value, at, values)...)
 	}
 	for name := range query {

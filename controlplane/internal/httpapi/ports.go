@@ -61,6 +61,24 @@ type (
 		Delete(ctx context.Context, id, by string) error
 	}
 
+	// Queues reads and changes queues.
+	Queues interface {
+		Queues(ctx context.Context) ([]QueueView, error)
+		ChangeQueue(ctx context.Context, c QueueChange) error
+	}
+
+	// Switches says where kinds run, whatever each Task says; an empty executor takes a switch away.
+	Switches interface {
+		KindSwitches(ctx context.Context) (map[string]Switched, error)
+		SwitchKind(ctx context.Context, kind string, to Switched) error
+	}
+
+	// Standing reads what stands in lanes and queues.
+	Standing interface {
+		Lane(ctx context.Context, key string) (LaneView, error)
+		Limits(ctx context.Context, namespace string) ([]LimitView, error)
+	}
+
 	// Logs opens the log of an Attempt; a *MissingLogError says why there is none.
 	Logs interface {
 		Open(ctx context.Context, a task.Attempt, want LogRequest) (LogStream, error)
@@ -106,6 +124,51 @@ type Item struct {
 	RunIf      string
 	RunAt      time.Time
 	Delay      time.Duration
+}
+
+// QueueView is a line of Tasks with its limits and what stands in it.
+type QueueView struct {
+	Name         string
+	Cap          int
+	NamespaceCap int
+	MaxQueued    int
+	Rate         float64 // 0: no limit
+	Burst        float64
+	Paused       bool
+	Draining     bool
+	Note         string
+	Queued       int
+	Running      int
+}
+
+// QueueChange changes one queue; Do gets it as it is, under its lock, and may be called again.
+type QueueChange struct {
+	Name, Verb, By string
+	Do             func(*QueueView)
+}
+
+// Switched is where a kind runs from now on, and who said so.
+type Switched struct {
+	Executor   task.Executor
+	By, Reason string
+	At         time.Time
+}
+
+// LaneView is what stands under one key.
+type LaneView struct {
+	Key, Queue, Namespace, Kind string
+	Fence                       int64
+	Holder, Head                string
+	Queued                      int
+	Wait                        task.WaitReason
+	WaitNote, WaitsFor          string
+}
+
+// LimitView is what a namespace may use of a queue, and what it uses.
+type LimitView struct {
+	Queue                        string
+	Cap, NamespaceCap, MaxQueued int
+	Queued, Running              int
 }
 
 // Accepted is what became of an Item.

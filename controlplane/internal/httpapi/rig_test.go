@@ -56,6 +56,8 @@ type backend struct {
 
 	cancelErr error
 	editErr   error
+	queue     QueueView
+	switched  map[string]Switched
 }
 
 var errForTest = errors.New("pq: relation \"hunter2\" does not exist")
@@ -159,6 +161,30 @@ func (b *backend) Delete(ctx context.Context, id, by string) error {
 	return b.edit(ctx, "delete "+id+" by "+by)
 }
 
+func (b *backend) Queues(context.Context) ([]QueueView, error) { return []QueueView{b.queue}, b.fail }
+
+func (b *backend) ChangeQueue(ctx context.Context, c QueueChange) error {
+	c.Do(&b.queue)
+	return b.edit(ctx, c.Verb+" "+c.Name+" by "+c.By)
+}
+
+func (b *backend) KindSwitches(context.Context) (map[string]Switched, error) {
+	return b.switched, b.fail
+}
+
+func (b *backend) SwitchKind(ctx context.Context, kind string, to Switched) error {
+	b.switched[kind] = to
+	return b.edit(ctx, "switch "+kind+" by "+to.By)
+}
+
+func (b *backend) Lane(_ context.Context, key string) (LaneView, error) {
+	return LaneView{Key: key, Queue: "default", Namespace: "shop", Kind: "volume.resize", Head: taskID, Queued: 1, Wait: task.WaitHeld}, b.fail
+}
+
+func (b *backend) Limits(context.Context, string) ([]LimitView, error) {
+	return []LimitView{{Queue: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Queued: 2, Running: 1}}, b.fail
+}
+
 func (b *backend) Open(context.Context, task.Attempt, LogRequest) (LogStream, error) {
 	return LogStream{Body: b.log, Source: "live"}, b.logErr
 }
@@ -181,7 +207,7 @@ func (b *backend) Report(_ context.Context, r Report) error {
 
 // What the ClusterRoles slipway-viewer and slipway-operator give, as a RoleBinding gives it.
 var (
-	viewerRole   = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev"}
+	viewerRole   = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev"}
 	operatorRole = []string{
 		"create tasks.slipway.dev", "patch tasks.slipway.dev", "create tasks/cancel.slipway.dev", "create tasks/retry.slipway.dev",
 		"use kinds.slipway.dev command.run",
@@ -221,11 +247,13 @@ func newRig(t testing.TB) *rig {
 			State: task.Running, Params: json.RawMessage(`{"command":["true"]}`), Spec: task.DefaultSpec(), CreatedAt: time.Unix(1, 0),
 		},
 		attempts: []task.Attempt{{ID: 7, Number: 1, State: task.Started, ClaimedAt: time.Unix(1, 0)}},
+		queue:    QueueView{Name: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Rate: 2, Burst: 6},
+		switched: map[string]Switched{},
 		log:      io.NopCloser(strings.NewReader("hello\n")),
 	}}
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
+		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
 		Version: api.Version{Version: "test", API: "v1"},
 		Log:     loggerInto(r.logged),

@@ -52,6 +52,17 @@ var routes = []route{
 	{http.MethodGet, "/v1/tasks/{id}/events", user, noBody, false},
 	{http.MethodGet, "/v1/tasks/{id}/logs", user, noBody, false},
 
+	{http.MethodGet, "/v1/kinds", user, noBody, false},
+	{http.MethodPatch, "/v1/kinds/{kind}", user, smallBody, false},
+	{http.MethodGet, "/v1/queues", user, noBody, false},
+	{http.MethodGet, "/v1/queues/{queue}", user, noBody, false},
+	{http.MethodPatch, "/v1/queues/{queue}", user, smallBody, false},
+	{http.MethodPost, "/v1/queues/{queue}/pause", user, smallBody, false},
+	{http.MethodPost, "/v1/queues/{queue}/drain", user, smallBody, false},
+	{http.MethodPost, "/v1/queues/{queue}/resume", user, smallBody, false},
+	{http.MethodGet, "/v1/lanes", user, noBody, false},
+	{http.MethodGet, "/v1/limits/{namespace}", user, noBody, false},
+
 	{http.MethodPost, "/v1/runner/start", pod, smallBody, true},
 	{http.MethodPost, "/v1/runner/heartbeat", session, smallBody, true},
 	{http.MethodPost, "/v1/runner/finish", session, finishBody, true},

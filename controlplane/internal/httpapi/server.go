@@ -24,6 +24,9 @@ type Config struct {
 	Canceler  Canceler
 	Holder    Holder
 	Editor    Editor
+	Queues    Queues
+	Switches  Switches
+	Standing  Standing
 	Logs      Logs
 	Runners   Runners
 	Pods      Pods
@@ -53,6 +56,9 @@ type server struct {
 	canceler  Canceler
 	holder    Holder
 	editor    Editor
+	queues    Queues
+	switches  Switches
+	standing  Standing
 	logs      Logs
 	runners   Runners
 	pods      Pods
@@ -89,7 +95,7 @@ const (
 func New(c Config) (*http.Server, error) {
 	s := &server{
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, history: c.History, canceler: c.Canceler,
-		holder: c.Holder, editor: c.Editor, logs: c.Logs,
+		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, logs: c.Logs,
 		runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log,
 	}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+
+	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/kinds"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// ListKinds lists the kinds with their defaults. Who may use which is asked at the submit.
+func (s *server) ListKinds(ctx context.Context, _ ListKindsRequestObject) (ListKindsResponseObject, error) {
+	ctx, _ = plain(ctx)
+	switched, err := s.switches.KindSwitches(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list kind switches: %w", err)
+	}
+	out := api.KindList{Items: []api.Kind{}}
+	for _, name := range s.kinds.Names() {
+		if k, ok := s.kinds.Get(name); ok {
+			out.Items = append(out.Items, wireKind(k, switched[name]))
+		}
+	}
+	return ListKinds200JSONResponse(out), nil
+}
+
+// ChangeKind switches a kind.
+func (s *server) ChangeKind(ctx context.Context, r ChangeKindRequestObject) (ChangeKindResponseObject, error) {
+	ctx, known := plain(ctx)
+	patch := auth.Access{Verb: "patch", Group: auth.Group, Resource: "kinds", Name: r.Kind}
+	if err := s.gate.May(ctx, known.identity, patch); err != nil {
+		return nil, err
+	}
+	k, ok := s.kinds.Get(r.Kind)
+	if !ok {
+		return nil, task.ErrNotFound
+	}
+	to := Switched{Executor: task.Executor(r.Body.Executor), By: known.identity.User, Reason: r.Body.Reason}
+	if err := s.switches.SwitchKind(ctx, k.Name, to); err != nil {
+		return nil, fmt.Errorf("switch a kind: %w", err)
+	}
+	switched, err := s.switches.KindSwitches(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read a switched kind: %w", err)
+	}
+	return ChangeKind200JSONResponse(wireKind(k, switched[k.Name])), nil
+}
+
+func wireKind(k kinds.Kind, by Switched) api.Kind {
+	spec := k.Spec
+	if spec.Retry.Attempts == 0 { // follows from whether it is idempotent
+		spec.Retry.Attempts = 1
+		if spec.Idempotent {
+			spec.Retry.Attempts = task.DefaultRetry().Attempts
+		}
+	}
+	out := api.Kind{
+		Name: k.Name, Description: k.Description, Executor: string(k.Executor), Queue: k.Queue, Lane: k.Lane, Mode: api.Mode(k.Mode),
+		OnConflict: api.OnConflict(k.OnConflict), Supersedes: k.Supersedes, Free: k.Free, AnyImage: k.AnyImage, Params: k.Params,
+		Spec: wireSpec(spec),
+	}
+	if by.Executor != "" {
+		out.Executor = string(by.Executor)
+		out.Switched = &api.KindSwitch{By: by.By, Reason: by.Reason, At: by.At.UTC()}
+	}
+	return out
+}

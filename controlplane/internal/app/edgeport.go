@@ -21,17 +21,30 @@ type edge struct {
 
 // Submit stores Tasks.
 func (e edge) Submit(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, error) {
-	done, err := e.enqueue(ctx, s)
+	stored, err := e.store.Enqueue(from(ctx), batchOf(s))
+	if err != nil {
+		return nil, edgeError(err)
+	}
+	done := accepted(stored)
 	if s.DryRun {
-		return done, edgeError(err)
+		return done, nil
 	}
 	for _, d := range done {
 		e.counts.submitted.WithLabelValues(d.Task.Kind, string(d.Result)).Inc()
 	}
-	return done, edgeError(err)
+	return done, nil
 }
 
-func (e edge) enqueue(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, error) {
+// Repeated answers from the idempotency keys alone.
+func (e edge) Repeated(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, bool, error) {
+	stored, err := e.store.Repeated(ctx, batchOf(s))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, false, nil
+	}
+	return accepted(stored), err == nil, edgeError(err)
+}
+
+func batchOf(s httpapi.Submission) store.Batch {
 	batch := store.Batch{Caller: s.Caller, Key: s.Key, Hash: s.Hash, DryRun: s.DryRun, Items: make([]store.Item, len(s.Items))}
 	for i, item := range s.Items {
 		batch.Items[i] = store.Item{
@@ -39,36 +52,15 @@ func (e edge) enqueue(ctx context.Context, s httpapi.Submission) ([]httpapi.Acce
 			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay,
 		}
 	}
-	stored, err := e.store.Enqueue(from(ctx), batch)
-	if err != nil {
-		return nil, err
-	}
+	return batch
+}
+
+func accepted(stored []store.Enqueued) []httpapi.Accepted {
 	done := make([]httpapi.Accepted, len(stored))
 	for i, d := range stored {
 		done[i] = httpapi.Accepted{Task: d.Task, Result: api.BatchItemResult(d.Result)}
 	}
-	return done, nil
-}
-
-// noQueue is the name of a queue that cannot exist.
-const noQueue = "-"
-
-// Repeated answers from the idempotency keys alone. Keys are the first thing that Enqueue looks at; what is not a
-// repeat is refused for its queue, and nothing is stored.
-func (e edge) Repeated(ctx context.Context, s httpapi.Submission) ([]httpapi.Accepted, bool, error) {
-	asked := s
-	asked.Items = make([]httpapi.Item, len(s.Items))
-	for i, item := range s.Items {
-		asked.Items[i] = httpapi.Item{
-			Task: task.Task{Kind: noQueue, Namespace: noQueue, Mode: task.Parallel, Queue: noQueue}, Key: item.Key, Hash: item.Hash,
-		}
-	}
-	done, err := e.enqueue(ctx, asked)
-	var refused store.FieldErrors
-	if errors.As(err, &refused) {
-		return nil, false, nil
-	}
-	return done, err == nil, edgeError(err)
+	return done
 }
 
 // Find reads a Task.

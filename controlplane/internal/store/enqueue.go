@@ -37,6 +37,23 @@ func (s *Store) Enqueue(ctx context.Context, b Batch) ([]Enqueued, error) {
 	return w.answer(ctx)
 }
 
+// Repeated answers a Batch whose idempotency keys were all seen before, as Enqueue would; ErrNotFound where one was not.
+// Of the items only the keys and hashes count: their kinds may be gone by now.
+func (s *Store) Repeated(ctx context.Context, b Batch) ([]Enqueued, error) {
+	w := &submit{store: s, batch: b}
+	for i := range b.Items {
+		w.all = append(w.all, &entry{top: i, parent: -1})
+	}
+	w.reset()
+	if _, err := w.recall(s.db.WithContext(ctx), w.keys()); err != nil {
+		return nil, classify(ctx, err)
+	}
+	if len(w.repeated) < len(b.Items) {
+		return nil, ErrNotFound
+	}
+	return w.answer(ctx)
+}
+
 // submit is one Enqueue under way.
 type submit struct {
 	store *Store

@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"migrations":                      nil,
 	"controlplane/internal/loop":      nil,
 	"controlplane/internal/failpoint": nil,
+	"controlplane/internal/certs":     nil,
 	"controlplane/internal/store":     {"pkg/task", "migrations", "controlplane/internal/failpoint", "controlplane/internal/loop"},
 	"controlplane/internal/kube":      {"pkg/task", "controlplane/internal/loop"},
 	"controlplane/internal/dispatch":  {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},

@@ -245,7 +245,8 @@ func TestEveryPodKeepsToPodSecurityRestricted(t *testing.T) {
 				t.Errorf("%s: pod %s shares the host's namespaces", folder, name)
 			}
 			for _, volume := range pod.Volumes {
-				if volume.EmptyDir == nil {
+				certificate := volume.Secret != nil && volume.Secret.SecretName == "slipway-tls" && *volume.Secret.DefaultMode == 0o440
+				if volume.EmptyDir == nil && !certificate {
 					t.Errorf("%s: pod %s has volume %s", folder, name, volume.Name)
 				}
 			}
@@ -313,6 +314,25 @@ func TestTheRoleForTheServiceProxyReachesSlipwaysServiceAndIsBoundToNobody(t *te
 			if object.GetKind() == "RoleBinding" && as[rbacv1.RoleBinding](t, object).RoleRef.Name == "slipway-proxy" {
 				t.Errorf("%s: %s binds it", folder, object.GetName())
 			}
+		}
+	}
+}
+
+func TestTheControlPlaneServesTLSAndIsProbedByIt(t *testing.T) {
+	for _, folder := range []string{"base", "overlays/local", "overlays/current"} {
+		c := podsOf(t, folder)["slipway"].Containers[0]
+		for name, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+			if probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+				t.Errorf("%s: the %s probe is %s", folder, name, probe.HTTPGet.Scheme)
+			}
+		}
+		set := map[string]string{}
+		for _, env := range c.Env {
+			set[env.Name] = env.Value
+		}
+		if !strings.HasPrefix(set["SLIPWAY_RUNNER_URL"], "https://") || set["SLIPWAY_TLS_CERT"] == "" || set["SLIPWAY_TLS_KEY"] == "" ||
+			set["SLIPWAY_RUNNER_CA"] == "" || set["SLIPWAY_PLAIN_HTTP"] != "" {
+			t.Errorf("%s: %v", folder, set)
 		}
 	}
 }

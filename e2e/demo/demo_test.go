@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"slipway.dev/slipway/e2e/authority"
 	"slipway.dev/slipway/e2e/images/archive"
 )
 
@@ -47,14 +48,33 @@ func TestThePasswordOfAnEarlierRunIsKept(t *testing.T) {
 	}
 }
 
+func TestACertificateIsKeptAsLongAsItIsGoodForTheServicesAddress(t *testing.T) {
+	c := &cluster{api: fake.NewClientset()}
+	first, err := keptPair(t.Context(), c, "10.1.2.3")
+	if err != nil || !first.Fits(renewBefore, "10.1.2.3", "slipway.slipway-system.svc", "slipway") {
+		t.Fatalf("%s, %v", first.Cert, err)
+	}
+	c.api = fake.NewClientset(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: tlsSecret},
+		Data:       map[string][]byte{"tls.crt": first.Cert, "tls.key": first.Key, "ca.crt": first.CA},
+	})
+	if again, err := keptPair(t.Context(), c, "10.1.2.3"); err != nil || !bytes.Equal(again.Cert, first.Cert) {
+		t.Errorf("made anew: %v", err)
+	}
+	if moved, err := keptPair(t.Context(), c, "10.1.2.4"); err != nil || bytes.Equal(moved.Cert, first.Cert) || !moved.Fits(renewBefore, "10.1.2.4") {
+		t.Errorf("not made anew for another address: %v", err)
+	}
+}
+
 func TestWhatIsAppliedNamesTheImagesThatWereBuilt(t *testing.T) {
 	images := []archive.Image{
 		{Name: "controlplane", Ref: "registry.example.com:5000/team/controlplane:aa"},
 		{Name: "runner", Ref: "registry.example.com:5000/team/runner:bb"},
 		{Name: "postgres", Ref: "registry.example.com:5000/team/postgres:cc"},
 	}
+	pair := authority.Pair{Cert: []byte("cert\n"), Key: []byte("key\n"), CA: []byte("ca\n")}
 	for _, overlay := range []string{"overlays/local", "overlays/current"} {
-		out, err := render(overlay, images, "s3cret")
+		out, err := render(overlay, images, secrets{"s3cret", pair})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,6 +82,7 @@ func TestWhatIsAppliedNamesTheImagesThatWereBuilt(t *testing.T) {
 		for want, times := range map[string]int{
 			"image: registry.example.com:5000/team/controlplane:aa": 2, "image: registry.example.com:5000/team/postgres:cc": 1,
 			"value: registry.example.com:5000/team/runner:bb": 1, "password: czNjcmV0": 1, "name: slipway-database\n": 4,
+			"tls.crt: Y2VydAo=": 1, "tls.key: a2V5Cg==": 1, "ca.crt: Y2EK": 1, "ecretName: slipway-tls\n": 1,
 		} {
 			if got := strings.Count(text, want); got != times {
 				t.Errorf("%s: %q stands there %d times, want %d", overlay, want, got, times)

@@ -73,7 +73,7 @@ func remove(ctx context.Context, c *cluster, log *progress) error {
 		return err
 	}
 	log.say("jobs deleted, pods released")
-	text, err := render(c.overlay, nil, "")
+	text, err := render(c.overlay, nil, secrets{})
 	if err != nil {
 		return err
 	}

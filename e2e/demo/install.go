@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"slipway.dev/slipway/e2e/authority"
 	"slipway.dev/slipway/e2e/images/archive"
 	"slipway.dev/slipway/manifests"
 )
@@ -42,7 +43,15 @@ func install(ctx context.Context, s settings, c *cluster, log *progress) error {
 	if err != nil {
 		return err
 	}
-	text, err := render(c.overlay, images, password)
+	address, err := serviceAddress(ctx, c)
+	if err != nil {
+		return err
+	}
+	pair, err := keptPair(ctx, c, address)
+	if err != nil {
+		return err
+	}
+	text, err := render(c.overlay, images, secrets{password, pair})
 	if err != nil {
 		return err
 	}
@@ -52,12 +61,16 @@ func install(ctx context.Context, s settings, c *cluster, log *progress) error {
 			return fmt.Errorf("make the database's folder: %w", err)
 		}
 	}
+	return apply(ctx, c, text, log)
+}
+
+// apply applies documents and, where there is a log, says how many.
+func apply(ctx context.Context, c *cluster, text []byte, log *progress) error {
 	out, err := c.kubectlRun(ctx, text, "apply", "--server-side", "--force-conflicts", "--field-manager=slipway-demo", "-f", "-")
-	if err != nil {
-		return err
+	if err == nil && log != nil {
+		log.say("applied %s: %d objects", c.overlay, strings.Count(out, "\n"))
 	}
-	log.say("applied %s: %d objects", c.overlay, strings.Count(out, "\n"))
-	return nil
+	return err
 }
 
 // mayUse refuses a namespace that somebody else made: down would delete it.
@@ -139,17 +152,39 @@ func keptPassword(ctx context.Context, c *cluster) (string, error) {
 	return random(24)
 }
 
-// render lays images and password over an overlay. Without images it is as it stands.
-func render(overlay string, images []archive.Image, password string) ([]byte, error) {
+// secrets is what no manifest holds.
+type secrets struct {
+	password string
+	pair     authority.Pair
+}
+
+// generators makes the Secrets; the files are those that they name.
+func (s secrets) generators() (made []any, files map[string][]byte) {
+	secret := func(name, key string, from ...string) map[string]any {
+		return map[string]any{
+			"name": name, "namespace": system, key: from, "options": map[string]any{"labels": map[string]string{partOf: product}},
+		}
+	}
+	files = map[string][]byte{}
+	if s.password != "" {
+		made = append(made, secret(database, "literals", "password="+s.password))
+	}
+	if len(s.pair.Cert) > 0 {
+		made = append(made, secret(tlsSecret, "files", "tls.crt", "tls.key", "ca.crt"))
+		files["demo/tls.crt"], files["demo/tls.key"], files["demo/ca.crt"] = s.pair.Cert, s.pair.Key, s.pair.CA
+	}
+	return made, files
+}
+
+// render lays images and Secrets over an overlay. Without them it is as it stands.
+func render(overlay string, images []archive.Image, s secrets) ([]byte, error) {
 	top := map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": []string{"../" + overlay},
 	}
-	if password != "" {
+	generators, files := s.generators()
+	if generators != nil {
 		top["generatorOptions"] = map[string]any{"disableNameSuffixHash": true}
-		top["secretGenerator"] = []any{map[string]any{
-			"name": database, "namespace": system, "literals": []string{"password=" + password},
-			"options": map[string]any{"labels": map[string]string{partOf: product}},
-		}}
+		top["secretGenerator"] = generators
 	}
 	var rename []any
 	for _, image := range images {
@@ -166,7 +201,8 @@ func render(overlay string, images []archive.Image, password string) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("write the kustomization: %w", err)
 	}
-	return manifests.Render("demo", map[string][]byte{"demo/kustomization.yaml": text})
+	files["demo/kustomization.yaml"] = text
+	return manifests.Render("demo", files)
 }
 
 func cutTag(ref string) (repository, tag string, found bool) {

@@ -12,7 +12,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"slipway.dev/slipway/pkg/api"
 	"slipway.dev/slipway/pkg/client"
@@ -27,7 +26,12 @@ const (
 
 // show submits a Task, waits for its end, and prints what Slipway and the cluster say of it.
 func show(ctx context.Context, s settings, c *cluster, log *progress) error {
-	slipway, err := user(ctx, c)
+	port, err := forward(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer port.close()
+	slipway, err := user(ctx, c, port)
 	if err != nil {
 		return err
 	}
@@ -52,9 +56,8 @@ func show(ctx context.Context, s settings, c *cluster, log *progress) error {
 	return nil
 }
 
-// user is a client of Slipway's API that calls as the account demo-user, by way of the API server's service proxy: no
-// port of the cluster need be reachable from here.
-func user(ctx context.Context, c *cluster) (*client.ClientWithResponses, error) {
+// user is a client of Slipway's API that calls as the account demo-user.
+func user(ctx context.Context, c *cluster, port *forwarded) (*client.ClientWithResponses, error) {
 	seconds := int64(tokenSeconds)
 	token, err := c.api.CoreV1().ServiceAccounts(tenant).CreateToken(ctx, "demo-user", &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"slipway"}, ExpirationSeconds: &seconds},
@@ -62,15 +65,13 @@ func user(ctx context.Context, c *cluster) (*client.ClientWithResponses, error) 
 	if err != nil {
 		return nil, fmt.Errorf("ask for a token of account demo-user: %w", err)
 	}
-	transport, err := rest.HTTPClientFor(c.rest)
+	transport, err := verified(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+		return nil, err
 	}
-	proxy := strings.TrimRight(c.rest.Host, "/") + "/api/v1/namespaces/" + system + "/services/http:slipway:http/proxy/"
-	// The proxy keeps Authorization to itself.
-	return client.NewClientWithResponses(proxy, client.WithHTTPClient(transport),
+	return client.NewClientWithResponses("https://"+port.address+"/", client.WithHTTPClient(transport),
 		client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
-			r.Header.Set("Slipway-Authorization", "Bearer "+token.Status.Token)
+			r.Header.Set("Authorization", "Bearer "+token.Status.Token)
 			return nil
 		}))
 }

@@ -143,12 +143,12 @@ func (p *Replica) WaitReady(t testing.TB) {
 
 // Get reads a path of this replica itself, past the gate.
 func (p *Replica) Get(ctx context.Context, path string) (status int, body string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Address+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.rig.scheme()+p.Address+path, nil)
 	if err != nil {
 		return 0, "", err
 	}
 	request.Close = true
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := p.rig.http.Do(request)
 	if err != nil {
 		return 0, "", err
 	}
@@ -173,11 +173,16 @@ func (r *Rig) environment(p *Replica) map[string]string {
 		"SLIPWAY_LISTEN":       p.Address,
 		"SLIPWAY_NAMESPACES":   strings.Join(r.Namespaces, ","),
 		"SLIPWAY_RUNNER_IMAGE": runnerImage(r.Cluster.Profile),
-		"SLIPWAY_RUNNER_URL":   "http://" + r.Gate.Address,
+		"SLIPWAY_RUNNER_URL":   r.scheme() + r.Gate.Address,
 		"SLIPWAY_KUBECONFIG":   r.kubeconfig(),
 		"SLIPWAY_REPLICA":      p.Name,
 		"SLIPWAY_LOG_LEVEL":    "debug",
 		"TZ":                   os.Getenv("TZ"),
+	}
+	if r.options.TLS {
+		env["SLIPWAY_TLS_CERT"], env["SLIPWAY_TLS_KEY"], env["SLIPWAY_RUNNER_CA"] = r.tlsFile("tls.crt"), r.tlsFile("tls.key"), r.tlsFile("ca.crt")
+	} else {
+		env["SLIPWAY_PLAIN_HTTP"] = "true"
 	}
 	maps.Copy(env, p.env)
 	return env

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ type Options struct {
 	Namespaces int               // tenants; default 1
 	Share      *Rig              // another Slipway whose tenants this one uses too; default: tenants of its own
 	Env        map[string]string // of every replica, beside what the rig sets
+	TLS        bool              // serve it, with an authority of the rig's own; default: plain HTTP
 }
 
 // Rig is one Slipway: its own database, hence its own instance, on a cluster that it may share.
@@ -42,6 +44,7 @@ type Rig struct {
 
 	options Options
 	dir     string
+	http    *http.Client // of users and of the rig itself
 }
 
 // Namespace is the first tenant.
@@ -74,6 +77,10 @@ func New(t testing.TB, o Options) *Rig {
 		t.Fatalf("open the gate: %v", err)
 	}
 	t.Cleanup(r.Gate.close)
+	r.http = http.DefaultClient
+	if o.TLS {
+		r.Certify(t, r.Certificate(t))
+	}
 	r.createDatabase(t)
 	r.writeKubeconfig(t)
 	t.Cleanup(func() { r.teardown(t) })

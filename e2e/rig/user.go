@@ -51,7 +51,7 @@ func (u *User) Do(ctx context.Context, method, path string, body any, header ...
 	if address == "" {
 		address = u.rig.Gate.Address
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(raw))
+	request, err := http.NewRequestWithContext(ctx, method, u.rig.scheme()+address+path, bytes.NewReader(raw))
 	if err != nil {
 		return Answer{}, err
 	}
@@ -63,7 +63,7 @@ func (u *User) Do(ctx context.Context, method, path string, body any, header ...
 	for i := 0; i+1 < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := u.rig.http.Do(request)
 	if err != nil {
 		return Answer{}, err
 	}

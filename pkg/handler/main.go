@@ -63,15 +63,18 @@ func mainIn(env environment, handlers map[string]Handler) int {
 		}
 	}
 	id, within, err := env.identity()
+	var client *protocol.Client
+	if err == nil {
+		client, err = env.client(id)
+	}
 	if err != nil {
 		logf("%v", err)
 		message(err.Error())
 		return task.ExitUnreachable
 	}
+	defer client.Close()
 	told, release := untilTerm()
 	defer release()
-	client := protocol.New(env.get("SLIPWAY_URL"), env.or("SLIPWAY_TOKEN_FILE", defaultToken), id)
-	defer client.Close()
 	r := &runner{
 		plane: client, id: id, handlers: handlers, told: told, message: message, logf: logf,
 		stdout: env.stdout, stderr: env.stderr, dir: env.or("SLIPWAY_DIR", defaultDir), startWithin: within,
@@ -85,6 +88,17 @@ func (e environment) or(name, otherwise string) string {
 		return v
 	}
 	return otherwise
+}
+
+// client makes the client of the control plane.
+func (e environment) client(id protocol.Identity) (*protocol.Client, error) {
+	client, err := protocol.New(protocol.Place{
+		Base: e.get("SLIPWAY_URL"), TokenFile: e.or("SLIPWAY_TOKEN_FILE", defaultToken), CA: e.get("SLIPWAY_CA"),
+	}, id)
+	if err != nil {
+		return nil, fmt.Errorf("read SLIPWAY_CA: %w", err)
+	}
+	return client, nil
 }
 
 // identity reads which Attempt this is and how long to try for its start.

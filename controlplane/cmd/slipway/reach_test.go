@@ -13,7 +13,7 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
-const proxyPath = "/api/v1/namespaces/slipway-system/services/http:slipway:http/proxy"
+const proxyPath = "/api/v1/namespaces/slipway-system/services/https:slipway:http/proxy"
 
 // throughCluster serves p behind a played API server that gives tokens, and returns the kubeconfig.
 func throughCluster(t *testing.T, p *plane) string {
@@ -66,7 +66,7 @@ func TestWithoutAServerTheKubeconfigLeadsToIt(t *testing.T) {
 	if code, _, errOut = bare(t, "slipway", "--kubeconfig", file, "--token", "given", "list", "-A"); code != 0 || p.asked[2] != "GET /v1/tasks?limit=50" {
 		t.Errorf("%d %q %s", code, p.asked, errOut)
 	}
-	if code, _, errOut = bare(t, "slipway", "--kubeconfig", file, "list"); code != exitUsage || !strings.Contains(errOut, "--as-service-account") {
+	if code, _, errOut = bare(t, "slipway", "--kubeconfig", file, "--service", "http:slipway:http", "list"); code != exitUsage || !strings.Contains(errOut, "--as-service-account") {
 		t.Errorf("%d %s", code, errOut)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/certs"
 	"slipway.dev/slipway/controlplane/internal/dispatch"
 	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/kinds"
@@ -70,19 +71,26 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		return err
 	}
 	defer db.Close()
+	files, err := certs.Open(certs.Config{Cert: c.TLSCert, Key: c.TLSKey, CA: c.RunnerCA, Every: c.TLSPoll, Log: log})
+	if err != nil {
+		return err
+	}
 	client, err := kube.New(kube.Config{
 		Kubeconfig: c.Kubeconfig, Instance: db.Instance(), Namespaces: c.Namespaces,
-		RunnerImage: c.RunnerImage, RunnerURL: c.RunnerURL, RunnerServiceAccount: c.RunnerAccount,
+		RunnerImage: c.RunnerImage, RunnerURL: c.RunnerURL, RunnerServiceAccount: c.RunnerAccount, RunnerCA: files.CA,
 		PriorityPrefix: c.PriorityPrefix, KeepJobs: c.KeepJobs, KeepFor: c.KeepFor,
 	})
 	if err != nil {
 		return err
 	}
 	p := plane{config: c, version: version, log: log, store: db, cluster: client, counts: newCounts()}
-	p.counts.registry.MustRegister(gauges{store: db, cluster: client})
+	p.counts.registry.MustRegister(gauges{store: db, cluster: client}, tlsGauges{files})
 	server, err := p.edge(ctx)
 	if err != nil {
 		return err
+	}
+	if server.TLSConfig = files.Server(); server.TLSConfig == nil {
+		log.Warn("serving without TLS, as SLIPWAY_PLAIN_HTTP says: who can listen on the way reads every token")
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -93,6 +101,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	loops := p.loops()
 	return lifecycle{shutdown: c.Shutdown + c.Drain, log: log, parts: []part{
 		{"store", db.Run},
+		{"certificates", files.Run},
 		{"cluster", func(ctx context.Context) error { return client.Run(ctx, loops.reconciler.Look) }},
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
@@ -227,7 +236,7 @@ func (p plane) loops() loops {
 // are under way.
 func serve(ctx context.Context, server *http.Server, l net.Listener, c Config) error {
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	go func() { ended <- listen(server, l) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -244,4 +253,15 @@ func serve(ctx context.Context, server *http.Server, l net.Listener, c Config) e
 		err = errors.Join(err, end)
 	}
 	return err
+}
+
+// listen serves with TLS where the server has a certificate. HTTP/1 alone: the limits on slow and endless clients are
+// made for it.
+func listen(server *http.Server, l net.Listener) error {
+	if server.TLSConfig == nil {
+		return server.Serve(l)
+	}
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	return server.ServeTLS(l, "", "")
 }

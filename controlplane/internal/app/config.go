@@ -28,7 +28,10 @@ type Config struct {
 	DatabaseURL   string `env:"DATABASE_URL,required,notEmpty" doc:"PostgreSQL, as postgres://user:password@host/database. Not behind a transaction pooler. Secret."`
 	DatabaseConns int32  `env:"DATABASE_CONNS" envDefault:"16" doc:"Most connections to PostgreSQL, besides two for notifications."`
 
-	Listen         string   `env:"LISTEN" envDefault:":8080" doc:"Address to serve HTTP on."`
+	Listen         string   `env:"LISTEN" envDefault:":8080" doc:"Address to serve on."`
+	TLSCert        string   `env:"TLS_CERT" doc:"Path of the certificate to serve with, its chain behind it, as PEM. Default: none."`
+	TLSKey         string   `env:"TLS_KEY" doc:"Path of its key, as PEM. Default: none."`
+	PlainHTTP      bool     `env:"PLAIN_HTTP" doc:"true serves without TLS: who can listen on the way reads every token. Default: false, and no start without a certificate."`
 	TrustedProxies []string `env:"TRUSTED_PROXIES" doc:"Addresses or ranges, by comma, whose X-Forwarded-For is believed. Default: none."`
 	Audiences      []string `env:"AUDIENCES" envDefault:"slipway" doc:"Audiences, by comma, that a user's token may be for."`
 	Replica        string   `env:"REPLICA" doc:"Name of this replica, different from the others'. Default: the host name."`
@@ -37,10 +40,12 @@ type Config struct {
 	Namespaces     []string `env:"NAMESPACES,required,notEmpty" doc:"Namespaces, by comma, where Jobs may run; * is all of them."`
 	Kubeconfig     string   `env:"KUBECONFIG" doc:"Path of a kubeconfig. Default: the pod's own service account."`
 	RunnerImage    string   `env:"RUNNER_IMAGE,required,notEmpty" doc:"Image of the runner."`
-	RunnerURL      string   `env:"RUNNER_URL,required,notEmpty" doc:"Where a runner reaches this API, as http://slipway.slipway-system:8080."`
+	RunnerURL      string   `env:"RUNNER_URL,required,notEmpty" doc:"Where a runner reaches this API, as https://slipway.slipway-system.svc:8080."`
+	RunnerCA       string   `env:"RUNNER_CA" doc:"Path of the authority, as PEM, that runners trust there and no other; Jobs carry it. Default: those of the runner's image."`
 	RunnerAccount  string   `env:"RUNNER_SERVICE_ACCOUNT" envDefault:"slipway-runner" doc:"Service account of Jobs whose kind names none."`
 	PriorityPrefix string   `env:"PRIORITY_PREFIX" doc:"Prefix of the PriorityClasses, before critical, high, normal and low. Default: no PriorityClass."`
 
+	TLSPoll    time.Duration `env:"TLS_POLL" envDefault:"10s" doc:"How often the files of TLS are read; a change is in use at most so much later."`
 	Heartbeat  time.Duration `env:"HEARTBEAT" envDefault:"10s" doc:"How often runners are told to beat."`
 	Poll       time.Duration `env:"POLL" envDefault:"1s" doc:"How often a queue is looked at without a wake-up."`
 	Launches   int           `env:"LAUNCHES" envDefault:"32" doc:"Jobs that are created at the same time."`
@@ -136,8 +141,11 @@ func named(err error) []error {
 }
 
 func valueName(t reflect.Type) string {
-	if t == reflect.TypeFor[time.Duration]() {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
 		return "duration, as 10s or 1m30s"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
 	}
 	return "number"
 }
@@ -181,7 +189,30 @@ func (c Config) check() []error {
 	if _, err := logLevel(c.LogLevel); err != nil {
 		bad("LOG_LEVEL", "%w", err)
 	}
-	return append(wrong, c.checkNumbers()...)
+	return slices.Concat(wrong, c.checkTLS(), c.checkNumbers())
+}
+
+// checkTLS refuses to send tokens in the clear unless that was asked for.
+func (c Config) checkTLS() []error {
+	var wrong []error
+	bad := func(name, why string) { wrong = append(wrong, errors.New(Prefix+name+": "+why)) }
+	plainRunners := strings.HasPrefix(c.RunnerURL, "http:")
+	switch has := c.TLSCert != "" || c.TLSKey != ""; {
+	case has && c.PlainHTTP:
+		bad("PLAIN_HTTP", "is true, and a certificate is set: one of the two")
+	case has && c.TLSCert == "":
+		bad("TLS_CERT", "is not set, and SLIPWAY_TLS_KEY is")
+	case has && c.TLSKey == "":
+		bad("TLS_KEY", "is not set, and SLIPWAY_TLS_CERT is")
+	case !has && !c.PlainHTTP:
+		bad("TLS_CERT", "is not set: name a certificate and its key (SLIPWAY_TLS_CERT, SLIPWAY_TLS_KEY), or say SLIPWAY_PLAIN_HTTP=true")
+	case has && plainRunners:
+		bad("RUNNER_URL", "is plain http, and this serves TLS")
+	}
+	if c.RunnerCA != "" && plainRunners {
+		bad("RUNNER_CA", "is set, and SLIPWAY_RUNNER_URL is plain http")
+	}
+	return wrong
 }
 
 // checkNumbers refuses what is not above zero, and Drain below it.

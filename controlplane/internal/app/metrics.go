@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"slipway.dev/slipway/controlplane/internal/certs"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/controlplane/internal/store"
 )
@@ -94,5 +95,37 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	for _, q := range queues {
 		out <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(q.Queued), q.Name)
 		out <- prometheus.MustNewConstMetric(runningDesc, prometheus.GaugeValue, float64(q.Running), q.Name)
+	}
+}
+
+// tlsGauges reads at each scrape how the files of TLS are doing.
+type tlsGauges struct{ files *certs.Files }
+
+var (
+	tlsReloadsDesc  = prometheus.NewDesc("slipway_tls_reloads_total", "Changes of the TLS files that were taken.", nil, nil)
+	tlsFailuresDesc = prometheus.NewDesc("slipway_tls_reload_failures_total", "Readings of the TLS files that could not be used.", nil, nil)
+	tlsStaleDesc    = prometheus.NewDesc("slipway_tls_stale", "1 while the TLS files cannot be used and what they held before is.", nil, nil)
+	tlsNotAfterDesc = prometheus.NewDesc("slipway_tls_not_after_seconds", "When the certificate in use runs out; absent without TLS.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g tlsGauges) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{tlsReloadsDesc, tlsFailuresDesc, tlsStaleDesc, tlsNotAfterDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g tlsGauges) Collect(out chan<- prometheus.Metric) {
+	now := g.files.Standing()
+	stale := 0.
+	if now.Stale {
+		stale = 1
+	}
+	out <- prometheus.MustNewConstMetric(tlsReloadsDesc, prometheus.CounterValue, float64(now.Reloads))
+	out <- prometheus.MustNewConstMetric(tlsFailuresDesc, prometheus.CounterValue, float64(now.Failures))
+	out <- prometheus.MustNewConstMetric(tlsStaleDesc, prometheus.GaugeValue, stale)
+	if !now.NotAfter.IsZero() {
+		out <- prometheus.MustNewConstMetric(tlsNotAfterDesc, prometheus.GaugeValue, float64(now.NotAfter.Unix()))
 	}
 }

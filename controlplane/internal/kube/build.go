@@ -134,9 +134,9 @@ func (c *Client) container(t task.Task, a task.Attempt, resources corev1.Resourc
 	return made
 }
 
-// runnerEnv is what a runner has to know.
+// runnerEnv is what a runner has to know. The authority is no secret.
 func (c *Client) runnerEnv(a task.Attempt) []corev1.EnvVar {
-	return []corev1.EnvVar{
+	env := []corev1.EnvVar{
 		{Name: "SLIPWAY_URL", Value: c.cfg.RunnerURL},
 		{Name: "SLIPWAY_TASK", Value: a.TaskID},
 		{Name: "SLIPWAY_ATTEMPT", Value: decimal(a.ID)},
@@ -144,6 +144,12 @@ func (c *Client) runnerEnv(a task.Attempt) []corev1.EnvVar {
 		downward("SLIPWAY_POD_NAME", "metadata.name"),
 		downward("SLIPWAY_POD_UID", "metadata.uid"),
 	}
+	if c.cfg.RunnerCA != nil {
+		if ca := c.cfg.RunnerCA(); ca != "" {
+			env = append(env, corev1.EnvVar{Name: "SLIPWAY_CA", Value: ca})
+		}
+	}
+	return env
 }
 
 func volumes(w task.Wrap) []corev1.Volume {

@@ -27,8 +27,9 @@ type Config struct {
 	Namespaces []string // where Jobs run; AllNamespaces alone: everywhere
 
 	RunnerImage          string
-	RunnerURL            string // where a runner finds the control plane
-	RunnerServiceAccount string // of kinds that name none; default `slipway-runner`
+	RunnerURL            string        // where a runner finds the control plane
+	RunnerCA             func() string // the authority, in PEM, that runners trust there; nil or empty: their image's
+	RunnerServiceAccount string        // of kinds that name none; default `slipway-runner`
 	// PriorityPrefix and the name of a Task's class make the PriorityClass of its pod; empty: no PriorityClass.
 	PriorityPrefix string
 

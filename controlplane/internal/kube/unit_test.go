@@ -49,6 +49,7 @@ func TestJobsAreBuiltAsTheGoldenFilesShow(t *testing.T) {
 		"plain": func(*Config, *task.Task) {},
 		"all-wishes": func(c *Config, t *task.Task) {
 			c.PriorityPrefix = "slipway-"
+			c.RunnerURL, c.RunnerCA = "https://slipway.slipway-system.svc:8080", func() string { return "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n" }
 			t.Class, t.Name = task.Critical, ""
 			t.Spec.Image, t.Spec.ServiceAccount = "registry.example/tools:2", "tools"
 			t.Spec.Requests = map[string]string{"cpu": "100m", "memory": "64Mi"}

@@ -21,7 +21,7 @@ import (
 // Where the manifests put the control plane.
 const (
 	SystemNamespace = "slipway-system"
-	Service         = "http:slipway:http" // scheme, name and port, as the service proxy takes them
+	Service         = "https:slipway:http" // scheme, name and port, as the service proxy takes them
 )
 
 // TokenHeader carries the token for the control plane: the service proxy keeps Authorization to itself.

@@ -112,7 +112,7 @@ func (s *apiServer) version(t *testing.T, c *Cluster, token bool) error {
 	return err
 }
 
-const viaProxy = "GET /api/v1/namespaces/slipway-system/services/http:slipway:http/proxy/v1/version"
+const viaProxy = "GET /api/v1/namespaces/slipway-system/services/https:slipway:http/proxy/v1/version"
 
 func TestTheServiceProxyIsCalledAsTheKubeconfigsUserWithATokenOfTheServiceAccount(t *testing.T) {
 	s := &apiServer{}
@@ -144,14 +144,14 @@ func TestATokenThatIsNearItsEndIsAskedForAgain(t *testing.T) {
 
 func TestTheKubeconfigsOwnTokenIsShownOnlyOverTLS(t *testing.T) {
 	s := &apiServer{}
-	c := opened(t, s, "{token: mine}", Config{Service: "https:slipway:http"})
+	c := opened(t, s, "{token: mine}", Config{})
 	if err := c.OwnToken(); err != nil {
 		t.Error(err)
 	}
 	if err := s.version(t, c, false); err != nil || !strings.HasSuffix(s.asked[0], "Bearer mine/Bearer mine") {
 		t.Errorf("%q: %v", s.asked, err)
 	}
-	for user, config := range map[string]Config{"{token: mine}": {}, "{}": {Service: "https:slipway:http"}} {
+	for user, config := range map[string]Config{"{token: mine}": {Service: "http:slipway:http"}, "{}": {}} {
 		if err := opened(t, &apiServer{}, user, config).OwnToken(); err == nil || !strings.Contains(err.Error(), "--as-service-account") {
 			t.Errorf("%s: %v", user, err)
 		}
@@ -218,7 +218,7 @@ func TestTheAPIServersRefusalsAreToldApartFromTheControlPlanes(t *testing.T) {
 		}
 	}
 	s := &apiServer{proxySay: func(w http.ResponseWriter) { w.WriteHeader(401) }}
-	if err := s.version(t, opened(t, s, "{token: mine}", Config{Service: "https:slipway:http"}), false); err == nil || !strings.Contains(err.Error(), "does not take your kubeconfig's own token") {
+	if err := s.version(t, opened(t, s, "{token: mine}", Config{}), false); err == nil || !strings.Contains(err.Error(), "does not take your kubeconfig's own token") {
 		t.Error(err)
 	}
 }

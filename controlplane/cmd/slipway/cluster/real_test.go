@@ -172,7 +172,7 @@ func serve(t *testing.T, admin *Cluster) (shown func() string) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"version":"1.2.3"}`)
 	})}}
-	played.Start()
+	played.StartTLS()
 	t.Cleanup(played.Close)
 	stand(t, admin, int32(listener.Addr().(*net.TCPAddr).Port))
 	return func() string { return <-token }

@@ -6,6 +6,8 @@ package protocol
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,15 +103,29 @@ type Client struct {
 	key       string
 }
 
-// New makes a Client for the control plane at base. The token is read from its file again at each start: the kubelet
-// rotates it.
-func New(base, tokenFile string, id Identity) *Client {
+// Place is where the control plane is, and how to know it.
+type Place struct {
+	Base      string
+	TokenFile string
+	CA        string // in PEM: trusted, and no other; empty: the system's
+}
+
+// New makes a Client. The token is read from its file again at each start: the kubelet rotates it.
+func New(at Place, id Identity) (*Client, error) {
+	trusted := &tls.Config{MinVersion: tls.VersionTLS12}
+	if at.CA != "" {
+		trusted.RootCAs = x509.NewCertPool()
+		if !trusted.RootCAs.AppendCertsFromPEM([]byte(at.CA)) {
+			return nil, errors.New("the authority holds no certificate in PEM")
+		}
+	}
 	return &Client{
-		base: strings.TrimRight(base, "/"), tokenFile: tokenFile, id: id,
+		base: strings.TrimRight(at.Base, "/"), tokenFile: at.TokenFile, id: id,
 		http: &http.Client{
 			Timeout: callTimeout,
 			Transport: &http.Transport{
 				DialContext:         (&net.Dialer{Timeout: callTimeout / 2}).DialContext,
+				TLSClientConfig:     trusted,
 				TLSHandshakeTimeout: callTimeout / 2,
 				MaxIdleConns:        2,
 				IdleConnTimeout:     time.Minute,
@@ -117,7 +133,7 @@ func New(base, tokenFile string, id Identity) *Client {
 			// A redirect would carry the token to somebody else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}
+	}, nil
 }
 
 // Close drops the connections that are kept open.

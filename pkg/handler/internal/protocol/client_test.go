@@ -2,8 +2,10 @@ package protocol
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"slipway.dev/slipway/e2e/authority"
 	"slipway.dev/slipway/pkg/task"
 )
 
@@ -25,7 +28,10 @@ func server(t *testing.T, h http.HandlerFunc) (*Client, string) {
 	t.Cleanup(s.Close)
 	token := filepath.Join(t.TempDir(), "token")
 	writeFile(t, token, "first\n")
-	c := New(s.URL+"/", token, Identity{Attempt: 7, Fence: 41, PodUID: "pod"})
+	c, err := New(Place{Base: s.URL + "/", TokenFile: token}, Identity{Attempt: 7, Fence: 41, PodUID: "pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(c.Close)
 	return c, token
 }
@@ -132,5 +138,32 @@ func TestAnEndlessAnswerIsCut(t *testing.T) {
 	})
 	if _, err := c.Beat(t.Context(), nil); err == nil {
 		t.Error("an answer that is no JSON was taken")
+	}
+}
+
+func TestOnlyTheAuthorityThatWasGivenIsTrusted(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	defer s.Close()
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	own := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	other, err := authority.Make("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		ca string
+		ok bool
+	}{"its own": {own, true}, "another": {string(other.CA), false}, "the system's": {"", false}} {
+		c, err := New(Place{Base: s.URL, CA: tc.ca}, Identity{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Finish(t.Context(), Finish{Outcome: task.OutcomeSucceeded}); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := New(Place{Base: s.URL, CA: "no PEM"}, Identity{}); err == nil {
+		t.Error("an authority that is none was taken")
 	}
 }

@@ -124,11 +124,19 @@ func (c *Client) Logs(ctx context.Context, id string, params api.GetLogsParams) 
 
 // Wait waits until a Task has ended. Its pace slows down from a fifth of a second to two.
 func (c *Client) Wait(ctx context.Context, id string) (api.Task, error) {
+	return c.Watch(ctx, id, func(api.Task) {})
+}
+
+// Watch is Wait that shows the Task each time that it has looked.
+func (c *Client) Watch(ctx context.Context, id string, seen func(api.Task)) (api.Task, error) {
 	const slowest = 2 * time.Second
 	for wait := firstWait; ; wait = min(wait*5/4, slowest) {
 		t, err := c.Get(ctx, id)
-		if err != nil || Ended(t) {
+		if err != nil {
 			return t, err
+		}
+		if seen(t); Ended(t) {
+			return t, nil
 		}
 		select {
 		case <-time.After(wait):

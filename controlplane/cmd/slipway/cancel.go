@@ -21,5 +21,5 @@ func (c *cli) cancelVerb() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why, for people; kept in the task's history")
-	return cmd
+	return c.completeTasks(cmd, isOpen)
 }

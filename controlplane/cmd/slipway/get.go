@@ -3,7 +3,7 @@ package main
 import "github.com/spf13/cobra"
 
 func (c *cli) getVerb() *cobra.Command {
-	return &cobra.Command{
+	return c.completeTasks(&cobra.Command{
 		Use:   "get ID",
 		Short: "Show a task",
 		Args:  exactly(1),
@@ -18,5 +18,5 @@ func (c *cli) getVerb() *cobra.Command {
 			}
 			return c.printTask(t)
 		},
-	}
+	}, isAny)
 }

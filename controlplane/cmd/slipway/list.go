@@ -50,6 +50,8 @@ func (c *cli) listVerb() *cobra.Command {
 	f.StringArrayVarP(&labels, "label", "l", nil, "label as key=value; all must match")
 	f.Int32Var(&most, "limit", 50, "most tasks on the page")
 	f.StringVar(&cursor, "cursor", "", "where to go on, as the page before says")
+	c.completeKindFlag(cmd)
+	completeWords(cmd, "state", "queued", "running", "succeeded", "failed", "canceled")
 	return cmd
 }
 

@@ -39,7 +39,7 @@ func (c *cli) logsVerb() *cobra.Command {
 	f.Int32Var(&attempt, "attempt", 0, "number of the attempt, from 1; default the newest")
 	f.Int32Var(&tail, "tail", 0, "only so many lines from the end; default all")
 	f.BoolVarP(&follow, "follow", "f", false, "wait for the start, and stay until the end")
-	return cmd
+	return c.completeTasks(cmd, isAny)
 }
 
 func (c *cli) logs(ctx context.Context, id string, p api.GetLogsParams) error {

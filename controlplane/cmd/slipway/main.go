@@ -106,16 +106,22 @@ func newRoot(c *cli, name string) *cobra.Command {
 	f := root.PersistentFlags()
 	c.reachFlags(f)
 	f.StringVarP(&c.namespace, "namespace", "n", "", "namespace; default that of the kubeconfig's context")
-	f.StringVarP(&c.output, "output", "o", "table", "table, json or yaml")
+	f.StringVarP(&c.output, "output", "o", asTable, "table, json or yaml")
+	completeWords(root, "output", asTable, asJSON, asYAML)
 	root.AddCommand(c.submitVerb(), c.getVerb(), c.listVerb(), c.logsVerb(), c.cancelVerb(), c.waitVerb(), c.versionVerb(),
+		c.retryVerb(), c.holdVerb(), c.unholdVerb(), c.explainVerb(),
+		c.kindsVerb(), c.queuesVerb(), c.lanesVerb(),
 		c.namespaceVerb(), c.releaseVerb())
 	return root
 }
 
-// exactly is cobra's argument check with our exit code.
-func exactly(n int) cobra.PositionalArgs {
+// exactly and atMost are cobra's argument checks with our exit code.
+func exactly(n int) cobra.PositionalArgs { return asUsage(cobra.ExactArgs(n)) }
+func atMost(n int) cobra.PositionalArgs  { return asUsage(cobra.MaximumNArgs(n)) }
+
+func asUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
+		if err := check(cmd, args); err != nil {
 			return usageError{err}
 		}
 		return nil

@@ -18,7 +18,10 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	goleak.VerifyTestMain(m)
+}
 
 // plane plays the control plane.
 type plane struct {

@@ -57,17 +57,20 @@ func line(w io.Writer, cells ...string) error {
 
 // printTask writes one Task; the table is what a person wants to know of it.
 func (c *cli) printTask(t api.Task) error {
-	return c.print(t, func(w io.Writer) error {
-		for _, row := range taskRows(t) {
-			if row[1] == "" {
-				continue
-			}
-			if err := line(w, row[0], row[1]); err != nil {
-				return err
-			}
+	return c.print(t, func(w io.Writer) error { return pairs(w, taskRows(t)) })
+}
+
+// pairs writes names and values, without those that have none.
+func pairs(w io.Writer, rows [][2]string) error {
+	for _, row := range rows {
+		if row[1] == "" {
+			continue
 		}
-		return nil
-	})
+		if err := line(w, row[0], row[1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func taskRows(t api.Task) [][2]string {

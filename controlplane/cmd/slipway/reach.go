@@ -23,7 +23,7 @@ type reach struct {
 
 func (c *cli) reachFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.server, "server", os.Getenv("SLIPWAY_SERVER"), "URL of the control plane; empty: by way of the cluster (SLIPWAY_SERVER)")
-	f.StringVar(&c.token, "token", "", "bearer token, as of `kubectl create token NAME --audience slipway` (SLIPWAY_TOKEN)")
+	f.StringVar(&c.token, "token", "", "bearer token, as kubectl create token NAME --audience slipway prints it (SLIPWAY_TOKEN)")
 	f.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token, read again for each request")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "path of the kubeconfig (KUBECONFIG)")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig")

@@ -22,7 +22,7 @@ type wish struct {
 	labels                                                        []string
 	delay, deadline                                               time.Duration
 	attempts                                                      int32
-	idempotent, wait                                              bool
+	idempotent, wait, dryRun                                      bool
 }
 
 func (c *cli) submitVerb() *cobra.Command {
@@ -50,10 +50,17 @@ func (c *cli) submitVerb() *cobra.Command {
 	f.Int32Var(&w.attempts, "attempts", 0, "tries in all")
 	f.BoolVar(&w.idempotent, "idempotent", false, "may be repeated by itself after it has started")
 	f.BoolVar(&w.wait, "wait", false, "wait for the end; the exit code is the outcome")
+	f.BoolVar(&w.dryRun, "dry-run", false, "ask what it would do, rights and cluster included, and store nothing")
+	c.completeKindFlag(cmd)
+	completeWords(cmd, "class", "critical", "high", "normal", "low")
+	completeWords(cmd, "on-conflict", "queue", "reject", "replace")
 	return cmd
 }
 
 func (c *cli) submit(cmd *cobra.Command, w wish, command []string) error {
+	if w.wait && w.dryRun {
+		return usageError{errors.New("--dry-run makes no task to --wait for")}
+	}
 	t, err := c.task(w, command)
 	if err != nil {
 		return usageError{err}
@@ -61,6 +68,13 @@ func (c *cli) submit(cmd *cobra.Command, w wish, command []string) error {
 	api, err := c.connect(cmd.Context())
 	if err != nil {
 		return err
+	}
+	if w.dryRun {
+		t, err := api.Try(cmd.Context(), t, w.key)
+		if err != nil {
+			return err
+		}
+		return c.printTask(t)
 	}
 	made, err := api.Submit(cmd.Context(), t, w.key)
 	if err != nil {

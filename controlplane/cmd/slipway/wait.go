@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +11,7 @@ import (
 )
 
 func (c *cli) waitVerb() *cobra.Command {
-	return &cobra.Command{
+	return c.completeTasks(&cobra.Command{
 		Use:   "wait ID",
 		Short: "Wait until a task has ended; the exit code is the outcome",
 		Args:  exactly(1),
@@ -21,12 +22,18 @@ func (c *cli) waitVerb() *cobra.Command {
 			}
 			return c.await(cmd.Context(), api, args[0])
 		},
-	}
+	}, isAny)
 }
 
-// await waits, prints the Task and ends with the code of its outcome.
+// await waits, shows a person how far the Task is, prints it and ends with the code of its outcome.
 func (c *cli) await(ctx context.Context, calls *client.Client, id string) error {
-	t, err := calls.Wait(ctx, id)
+	seen, over := func(api.Task) {}, func() {}
+	if onTerminal(c.err) && c.output == asTable {
+		b := bar{to: c.err, now: time.Now}
+		seen, over = b.draw, b.clear
+	}
+	t, err := calls.Watch(ctx, id, seen)
+	over()
 	if err != nil {
 		return err
 	}

@@ -165,6 +165,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
 		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, log: p.log}.check,
 		Metrics: p.counts.handler(), Observe: p.counts.request,
+		Pace:           httpapi.Pace{Rate: p.config.CallerRate, Burst: p.config.CallerBurst},
 		TrustedProxies: p.config.TrustedProxies, Version: p.version, Log: p.log,
 	})
 }

@@ -34,6 +34,8 @@ type Config struct {
 	PlainHTTP      bool     `env:"PLAIN_HTTP" doc:"true serves without TLS: who can listen on the way reads every token. Default: false, and no start without a certificate."`
 	TrustedProxies []string `env:"TRUSTED_PROXIES" doc:"Addresses or ranges, by comma, whose X-Forwarded-For is believed. Default: none."`
 	Audiences      []string `env:"AUDIENCES" envDefault:"slipway" doc:"Audiences, by comma, that a user's token may be for."`
+	CallerRate     float64  `env:"CALLER_RATE" envDefault:"200" doc:"Requests a second that one user may send to one replica; 0: no bound."`
+	CallerBurst    int      `env:"CALLER_BURST" envDefault:"400" doc:"Requests that he may send at once after a pause."`
 	Replica        string   `env:"REPLICA" doc:"Name of this replica, different from the others'. Default: the host name."`
 	LogLevel       string   `env:"LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
 
@@ -168,6 +170,9 @@ func (c Config) check() []error {
 	}
 	if u, err := url.Parse(c.RunnerURL); c.RunnerURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		bad("RUNNER_URL", "is no http or https URL")
+	}
+	if !(c.CallerRate >= 0 && c.CallerRate <= 1e6) {
+		bad("CALLER_RATE", "must be between 0 and 1000000")
 	}
 	for _, ns := range c.Namespaces {
 		if ns != "*" && !namespaceName.MatchString(ns) || ns == "*" && len(c.Namespaces) > 1 {

@@ -97,3 +97,14 @@ func TestAPausedQueueSaysSoEverywhereAndIsAudited(t *testing.T) {
 	must[api.Problem](w, w.send("ada", "GET", "/v1/lanes?key=volume:shop/none", ""), 404)
 	must[api.Problem](w, w.send("ada", "POST", "/v1/queues/none/pause", ""), 404)
 }
+
+func TestARetryOfAnyImageRunsWhatRanBefore(t *testing.T) {
+	w := newTown(t)
+	made := must[api.Task](w, w.send("ada", "POST", "/v1/tasks", `{"kind":"container.run","namespace":"shop","params":{"image":"busybox","command":["true"],"env":{"A":"b"}},
+		"spec":{"run_deadline":77}}`), 201)
+	must[api.Task](w, w.send("ada", "POST", "/v1/tasks/"+made.ID+"/cancel", ""), 200)
+	again := must[api.Task](w, w.send("ada", "POST", "/v1/tasks/"+made.ID+"/retry", ""), 201)
+	if again.Spec.Image != "busybox" || *again.Spec.RunDeadline != 77 || again.Kind != "container.run" {
+		t.Errorf("retry: %+v", again.Spec)
+	}
+}

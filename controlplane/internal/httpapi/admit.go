@@ -132,6 +132,11 @@ func (s *server) admit(c *gin.Context) {
 	}
 	known := &call{origin: Origin{Peer: c.ClientIP(), Request: requestID(c)}}
 	err := s.identify(c.Request, g.route, known)
+	if err == nil && g.caller == user {
+		if wait := s.pacer.take(known.identity.User, time.Now()); wait > 0 {
+			err = &HastyError{RetryAfter: wait}
+		}
+	}
 	if err == nil {
 		err = g.operation.checkParameters(c.Request, c.Param)
 	}

@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/kinds"
@@ -165,13 +165,9 @@ func (s *server) buildRetry(in intake, old task.Task) (b built, invalid error) {
 	if !ok {
 		return b, refuse("/kind", "is not known here")
 	}
-	spec, err := json.Marshal(old.Spec)
-	if err != nil {
-		return b, fmt.Errorf("write a spec: %w", err)
-	}
 	want := kinds.Request{
 		Namespace: old.Namespace, Name: old.Name, Params: old.Params, Labels: old.Labels, Queue: old.Queue,
-		Class: old.Class.String(), Spec: spec,
+		Class: old.Class.String(),
 	}
 	if old.Mode != task.Parallel {
 		want.Lane, want.Mode = old.Lane, old.Mode
@@ -181,7 +177,10 @@ func (s *server) buildRetry(in intake, old task.Task) (b built, invalid error) {
 		return b, err
 	}
 	made.Task.CreatedBy, made.Task.RetryOf = in.caller.User, old.ID
+	usual := made.Task.Spec // what the kind and the parameters give
+	b.free[0] = made.Free || old.Spec.Image != usual.Image || old.Spec.ServiceAccount != usual.ServiceAccount ||
+		!reflect.DeepEqual(old.Spec.Pod, usual.Pod)
+	made.Task.Spec = old.Spec
 	b.Items[0] = Item{Task: made.Task, OnConflict: made.OnConflict, Supersedes: made.Supersedes}
-	b.free[0] = made.Free
 	return b, nil
 }

@@ -307,6 +307,11 @@ type FullError struct {
 
 func (e *FullError) Error() string { return "too much is waiting" }
 
+// HastyError says that the caller asks faster than he may.
+type HastyError struct{ RetryAfter time.Duration }
+
+func (e *HastyError) Error() string { return "too many requests" }
+
 // MissingLogError says why an Attempt has no log.
 type MissingLogError struct{ Reason, Message string }
 

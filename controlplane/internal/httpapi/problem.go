@@ -63,6 +63,7 @@ func problemOf(err error) answer {
 		ended     *EndedError
 		hindered  *HinderedError
 		full      *FullError
+		hasty     *HastyError
 		missing   *MissingLogError
 		tooLarge  *http.MaxBytesError
 	)
@@ -106,6 +107,10 @@ func problemOf(err error) answer {
 		a := problem(http.StatusTooManyRequests, "queue_full",
 			fmt.Sprintf("namespace %s has too many tasks waiting in queue %s", full.Namespace, full.Queue))
 		a.retryAfter = max(full.RetryAfter, time.Second)
+		return a
+	case errors.As(err, &hasty):
+		a := problem(http.StatusTooManyRequests, "rate_limited", "the caller asks faster than this server lets one caller")
+		a.retryAfter = hasty.RetryAfter
 		return a
 	case errors.Is(err, task.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		a := problem(http.StatusServiceUnavailable, "unavailable", "a part that this needs cannot be reached at the moment")

@@ -251,18 +251,25 @@ func newRig(t testing.TB) *rig {
 		switched: map[string]Switched{},
 		log:      io.NopCloser(strings.NewReader("hello\n")),
 	}}
+	r.paced(Pace{})
+	return r
+}
+
+// paced makes the edge anew, with a bound for each caller.
+func (r *rig) paced(p Pace) {
+	r.Helper()
 	b := r.backend
 	server, err := New(Config{
 		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
+		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},
 		Log:     loggerInto(r.logged),
 	})
 	if err != nil {
-		t.Fatal(err)
+		r.Fatal(err)
 	}
 	r.server = server
-	return r
 }
 
 // request is one call; headers are pairs.

@@ -41,6 +41,8 @@ type Config struct {
 	Metrics http.Handler
 	// Observe is told of each request.
 	Observe func(route, method string, status int, took time.Duration)
+	// Pace bounds each user; runners are not bounded.
+	Pace Pace
 	// TrustedProxies are addresses or ranges whose X-Forwarded-For is believed; empty: none.
 	TrustedProxies []string
 	Version        api.Version
@@ -72,6 +74,7 @@ type server struct {
 	version    api.Version
 	log        *slog.Logger
 
+	pacer      *pacer
 	operations map[string]guarded // by method and path as gin has it
 	going      context.Context    // done once the server is being closed: streams end then
 }
@@ -97,7 +100,7 @@ func New(c Config) (*http.Server, error) {
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, history: c.History, canceler: c.Canceler,
 		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, logs: c.Logs,
 		runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
-		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log,
+		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
 	}
 	if s.heartbeat <= 0 {
 		s.heartbeat = task.HeartbeatEvery.Duration()

@@ -31,11 +31,16 @@ type Registry struct{ byName map[string]Kind }
 
 // BuiltIn is the registry of the kinds out of the box.
 func BuiltIn() *Registry {
-	r, err := New(commandRun(), containerRun())
+	r, err := WithBuiltIn()
 	if err != nil {
 		panic(err) // they are constants of this package, held good by a test
 	}
 	return r
+}
+
+// WithBuiltIn is the registry of the kinds out of the box and those of the user.
+func WithBuiltIn(users ...Kind) (*Registry, error) {
+	return New(append([]Kind{commandRun(), containerRun()}, users...)...)
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?$`)

@@ -66,6 +66,10 @@ func Migrate(ctx context.Context, c MigrateConfig, log *slog.Logger) error {
 func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) error {
 	log = log.With("replica", c.Replica)
 	log.Info("starting", "version", version.Version, "commit", version.Commit)
+	users, err := userKinds(c.Kinds)
+	if err != nil {
+		return err
+	}
 	db, err := openStore(ctx, c, log)
 	if err != nil {
 		return err
@@ -84,6 +88,9 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		return err
 	}
 	p := plane{config: c, version: version, log: log, store: db, cluster: client, counts: newCounts()}
+	if p.kinds, err = allKinds(c.Kinds, users, client); err != nil {
+		return err
+	}
 	p.counts.registry.MustRegister(gauges{store: db, cluster: client}, tlsGauges{files})
 	server, err := p.edge(ctx)
 	if err != nil {
@@ -148,6 +155,7 @@ type plane struct {
 	store   *store.Store
 	cluster *kube.Client
 	counts  *counts
+	kinds   *kinds.Registry
 }
 
 // edge makes the HTTP server; it is not ready once ctx is done.
@@ -161,7 +169,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store},
 		Pods:       pods{p.cluster},
-		Kinds:      kinds.BuiltIn(),
+		Kinds:      p.kinds,
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
 		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, log: p.log}.check,
 		Metrics: p.counts.handler(), Observe: p.counts.request,

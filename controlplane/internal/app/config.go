@@ -41,6 +41,7 @@ type Config struct {
 
 	Namespaces     []string `env:"NAMESPACES,required,notEmpty" doc:"Namespaces, by comma, where Jobs may run; * is all of them."`
 	Kubeconfig     string   `env:"KUBECONFIG" doc:"Path of a kubeconfig. Default: the pod's own service account."`
+	Kinds          string   `env:"KINDS" doc:"Path of a YAML file with kinds of your own. Default: none. It is read at the start; a bad entry is named and refused."`
 	RunnerImage    string   `env:"RUNNER_IMAGE,required,notEmpty" doc:"Image of the runner."`
 	RunnerURL      string   `env:"RUNNER_URL,required,notEmpty" doc:"Where a runner reaches this API, as https://slipway.slipway-system.svc:8080."`
 	RunnerCA       string   `env:"RUNNER_CA" doc:"Path of the authority, as PEM, that runners trust there and no other; Jobs carry it. Default: those of the runner's image."`

@@ -20,23 +20,23 @@ type PatchError struct{ Field, Reason string }
 
 func (e *PatchError) Error() string { return e.Field + ": " + e.Reason }
 
-// CheckPatch tells whether the patch of a kind's pod template can be applied and leaves alone what Slipway needs. The
-// error is a *PatchError.
-func (c *Client) CheckPatch(k task.Kind) error {
-	if len(k.Spec.Pod.Patch) == 0 {
-		return nil
-	}
-	var unknown corev1.PodTemplateSpec
-	if err := yaml.UnmarshalStrict(k.Spec.Pod.Patch, &unknown); err != nil {
-		text := strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: ")
-		return &PatchError{Field: "pod", Reason: "is no pod template: " + text}
-	}
+// CheckKind tells whether the pod of a kind can be built: whether the patch of its template can be applied and leaves
+// alone what Slipway needs. The error is a *PatchError.
+func (c *Client) CheckKind(k task.Kind) error {
 	plain := k.Spec
 	plain.Pod.Patch = nil
 	a := task.Attempt{ID: 1, TaskID: "check", Number: 1, Fence: 1, Kind: k.Name, Namespace: "default"}
 	before, err := c.podTemplate(task.Task{Kind: k.Name, Spec: plain}, a)
 	if err != nil {
-		return &PatchError{Field: "spec", Reason: err.Error()}
+		return &PatchError{Field: "defaults", Reason: err.Error()}
+	}
+	if len(k.Spec.Pod.Patch) == 0 {
+		return nil
+	}
+	var unknown corev1.PodTemplateSpec
+	if err := yaml.UnmarshalStrict(k.Spec.Pod.Patch, &unknown); err != nil {
+		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "), "json: ")
+		return &PatchError{Field: "pod", Reason: "is no pod template: " + text}
 	}
 	after, err := merge(before, k.Spec.Pod.Patch)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestAPatchThatTouchesWhatSlipwayNeedsIsRefusedByName(t *testing.T) {
 	} {
 		k := task.Kind{Name: "report.build", Spec: task.DefaultSpec()}
 		k.Spec.Image, k.Spec.Pod = "registry.example/report:1", task.Pod{Wrap: task.WrapExec, Command: []string{"/report"}, Patch: []byte(tc.patch)}
-		err := c.CheckPatch(k)
+		err := c.CheckKind(k)
 		var refused *PatchError
 		if !errors.As(err, &refused) || refused.Field != tc.field {
 			t.Errorf("%s: got %v, want %s refused", name, err, tc.field)
@@ -55,7 +55,7 @@ func TestAPatchOfWhatIsFreeIsTaken(t *testing.T) {
 		"initContainers":[{"name":"warm","image":"x"}],"containers":[{"name":"main","env":[{"name":"A","value":"b"}],"securityContext":{"runAsUser":1000}}]}}`)
 	for _, wrap := range []task.Wrap{task.WrapOwn, task.WrapExec, task.WrapNone} {
 		k.Spec.Pod.Wrap = wrap
-		if err := paperClient(t).CheckPatch(k); err != nil {
+		if err := paperClient(t).CheckKind(k); err != nil {
 			t.Errorf("wrap %q: %v", wrap, err)
 		}
 	}

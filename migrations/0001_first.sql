@@ -249,19 +249,15 @@ CREATE TABLE slipway.holds (
     held_at timestamptz NOT NULL
 );
 
--- Who changed what, written with the change. One row per request: a batch is named after its first Task.
 CREATE TABLE slipway.audit (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid      xid8 NOT NULL DEFAULT pg_current_xact_id(),
     at       timestamptz NOT NULL,
     actor    text NOT NULL,
-    peer     text NOT NULL DEFAULT '', -- address that the request came from
-    request  text NOT NULL DEFAULT '', -- its id
     verb     text NOT NULL,
     resource text NOT NULL,
     name     text NOT NULL,
-    before   jsonb,
-    after    jsonb
+    data     jsonb
 );
 CREATE INDEX audit_stream ON slipway.audit (xid, id);
 CREATE INDEX audit_resource ON slipway.audit (resource, name, id DESC);

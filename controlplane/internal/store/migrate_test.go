@@ -19,6 +19,7 @@ import (
 
 	"slipway.dev/slipway/controlplane/internal/pgtest"
 	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/migrations"
 )
 
 // Case 35: replicas race through the migration.
@@ -160,16 +161,16 @@ func TestABinaryRefusesASchemaThatIsTooOldOrTooNew(t *testing.T) {
 	}
 	d := newDatabase(t)
 	next := "INSERT INTO slipway.goose_db_version (version_id, is_applied) VALUES (%d, true)"
-	d.sql(fmt.Sprintf(next, 2))
+	d.sql(fmt.Sprintf(next, migrations.Latest+1))
 	if err := open(d.url); err != nil {
 		t.Fatalf("the next schema: %v", err)
 	}
-	d.sql("UPDATE slipway.meta SET min_binary = 2")
-	if err := open(d.url); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "needs a binary of version 2") {
+	d.sql(fmt.Sprintf("UPDATE slipway.meta SET min_binary = %d", migrations.Latest+1))
+	if err := open(d.url); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), fmt.Sprintf("needs a binary of version %d", migrations.Latest+1)) {
 		t.Fatalf("a schema that needs a newer binary: %v", err)
 	}
 	d.sql("UPDATE slipway.meta SET min_binary = 1")
-	d.sql(fmt.Sprintf(next, 3))
+	d.sql(fmt.Sprintf(next, migrations.Latest+2))
 	if err := open(d.url); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "upgrade it") {
 		t.Fatalf("a schema two versions ahead: %v", err)
 	}

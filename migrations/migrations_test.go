@@ -1,0 +1,38 @@
+package migrations
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"testing"
+)
+
+// released are the migrations that databases have run: they never run again, so that a change of one reaches nobody.
+var released = map[string]string{
+	"0001_first.sql": "c5697b43623da9359214fb19233ebe91fa0be30fc1092828d0415b185f364c67",
+	"0002_audit.sql": "36bb2ba07189d17c7ac3229f5a360c8dcc938eae1dd3df0691e7d9382b1b4422",
+}
+
+func TestAMigrationThatWasReleasedNeverChanges(t *testing.T) {
+	files, err := fs.Glob(Files, "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range files {
+		text, err := Files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(text)
+		if got := hex.EncodeToString(sum[:]); released[name] != "" && released[name] != got {
+			t.Errorf("%s has changed: databases that have run it would not; write the next one instead", name)
+		}
+		if name[:4] != fmt.Sprintf("%04d", i+1) {
+			t.Errorf("%s is number %d", name, i+1)
+		}
+	}
+	if len(files) != Latest {
+		t.Errorf("%d migrations, and Latest is %d", len(files), Latest)
+	}
+}

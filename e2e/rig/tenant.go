@@ -146,6 +146,9 @@ func loadImages(ctx context.Context, c *local.Cluster) error {
 	return c.Load(ctx, images[0].Archive)
 }
 
+// RunnerImage is the image that the node profile has loaded.
+func RunnerImage() string { return runnerRef }
+
 func runnerImage(profile local.Profile) string {
 	if profile == local.Node {
 		return runnerRef

@@ -27,8 +27,10 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	// The race detector links against the C library.
-	needs := append([]packages.Need{{File: "gcc", Package: "gcc"}, {File: "/usr/include/stdlib.h", Package: "libc6-dev"}}, postgres.Needs...)
+	// The race detector links against the C library; the runner protocol's example is in Python.
+	needs := append([]packages.Need{
+		{File: "gcc", Package: "gcc"}, {File: "/usr/include/stdlib.h", Package: "libc6-dev"}, {File: "python3", Package: "python3"},
+	}, postgres.Needs...)
 	needs = append(needs, local.Needs...)
 	if err := packages.Ensure(ctx, os.Stdout, needs...); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package api is Slipway's HTTP API on the wire: openapi.yaml and the types generated from it. The document is the
-// source; `go generate ./pkg/api` renews the types.
+// source; `go generate ./pkg/api` renews the types. examples/runner.py speaks the runner protocol in another language.
 //
 // Allowed imports: the standard library.
 package api

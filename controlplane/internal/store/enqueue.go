@@ -34,6 +34,9 @@ func (s *Store) Enqueue(ctx context.Context, b Batch) ([]Enqueued, error) {
 		return nil, err
 	}
 	s.announce(w.effects) // of a dry run too: a claim may have passed by the lanes that it held
+	if len(w.rows) > 0 {
+		failpoint.Hit("enqueue-after-commit")
+	}
 	return w.answer(ctx)
 }
 

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"testing"
 
@@ -46,7 +45,7 @@ func (r *Rig) EmptyDatabase(t testing.TB) string {
 // Migrate runs the migration step on a database and gives what it said.
 func (r *Rig) Migrate(t testing.TB, url string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), controlplane(t), "migrate")
+	cmd := exec.CommandContext(t.Context(), r.options.Version.binary(t), "migrate")
 	cmd.Env = flat(map[string]string{"SLIPWAY_DATABASE_URL": url})
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -65,14 +64,20 @@ func (r *Rig) createDatabase(t testing.TB) {
 // Instance is the id of this Slipway, as its Jobs carry it.
 func (r *Rig) Instance(t testing.TB) string {
 	t.Helper()
+	return r.Value(t, "SELECT instance::text FROM slipway.meta")
+}
+
+// Value reads one text from the rig's database.
+func (r *Rig) Value(t testing.TB, sql string) string {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), r.Postgres.URL(database))
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
 	defer conn.Close(context.Background())
-	var id string
-	if err := conn.QueryRow(t.Context(), "SELECT instance::text FROM slipway.meta").Scan(&id); err != nil {
-		t.Fatal(fmt.Errorf("read the instance: %w", err))
+	var text string
+	if err := conn.QueryRow(t.Context(), sql).Scan(&text); err != nil {
+		t.Fatalf("run %q: %v", sql, err)
 	}
-	return id
+	return text
 }

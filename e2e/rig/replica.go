@@ -25,10 +25,11 @@ type Replica struct {
 	Address string // host:port
 	LogFile string
 
-	rig *Rig
-	env map[string]string
-	cmd *exec.Cmd
-	end chan struct{}
+	rig    *Rig
+	binary string
+	env    map[string]string
+	cmd    *exec.Cmd
+	end    chan struct{}
 }
 
 // database is the name of the rig's database.
@@ -37,10 +38,16 @@ const database = "slipway"
 // AddReplica starts one more control plane, with env over what the others have, and does not wait for it.
 func (r *Rig) AddReplica(t testing.TB, env map[string]string) *Replica {
 	t.Helper()
+	return r.AddReplicaOf(t, r.options.Version, env)
+}
+
+// AddReplicaOf does the same with a control plane of v; nil is this tree.
+func (r *Rig) AddReplicaOf(t testing.TB, v *Version, env map[string]string) *Replica {
+	t.Helper()
 	name := fmt.Sprintf("replica-%d", len(r.Replicas)+1)
 	replica := &Replica{
 		Name: name, Address: net.JoinHostPort(r.Cluster.HostIP, freePort(t, r.Cluster.HostIP)),
-		LogFile: filepath.Join(r.dir, name+".log"), rig: r, env: maps.Clone(r.options.Env),
+		LogFile: filepath.Join(r.dir, name+".log"), rig: r, binary: v.binary(t), env: maps.Clone(r.options.Env),
 	}
 	if replica.env == nil {
 		replica.env = map[string]string{}
@@ -64,7 +71,7 @@ func (p *Replica) Start(t testing.TB, extra ...map[string]string) {
 		t.Fatalf("open the log of %s: %v", p.Name, err)
 	}
 	defer log.Close()
-	p.cmd = exec.Command(controlplane(t), "serve")
+	p.cmd = exec.Command(p.binary, "serve")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = flat(env)
 	p.end = make(chan struct{})
@@ -178,6 +185,9 @@ func (r *Rig) environment(p *Replica) map[string]string {
 		"SLIPWAY_REPLICA":      p.Name,
 		"SLIPWAY_LOG_LEVEL":    "debug",
 		"TZ":                   os.Getenv("TZ"),
+	}
+	if r.options.Direct {
+		env["SLIPWAY_RUNNER_URL"] = r.scheme() + p.Address
 	}
 	if r.options.TLS {
 		env["SLIPWAY_TLS_CERT"], env["SLIPWAY_TLS_KEY"], env["SLIPWAY_RUNNER_CA"] = r.tlsFile("tls.crt"), r.tlsFile("tls.key"), r.tlsFile("ca.crt")

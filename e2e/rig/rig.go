@@ -29,6 +29,8 @@ type Options struct {
 	Namespaces int               // tenants; default 1
 	Share      *Rig              // another Slipway whose tenants this one uses too; default: tenants of its own
 	Env        map[string]string // of every replica, beside what the rig sets
+	Version    *Version          // of what New starts, until Upgrade; default: this tree
+	Direct     bool              // runners call the replica that made their Job; default: the gate
 	TLS        bool              // serve it, with an authority of the rig's own; default: plain HTTP
 }
 
@@ -80,6 +82,9 @@ func New(t testing.TB, o Options) *Rig {
 	r.http = http.DefaultClient
 	if o.TLS {
 		r.Certify(t, r.Certificate(t))
+	}
+	if o.Version != nil {
+		o.Version.load(t, r)
 	}
 	r.createDatabase(t)
 	r.writeKubeconfig(t)

@@ -1,0 +1,67 @@
+package cases
+
+import (
+	"fmt"
+	"testing"
+
+	"slipway.dev/slipway/e2e/cluster/local"
+	"slipway.dev/slipway/e2e/rig"
+)
+
+// backbone is the first version whose databases and pods an upgrade has to cope with.
+const backbone = "0d3baad2370ff4ac145804f0f31b82154c09e1c1"
+
+// The order of DESIGN 10.3: migrate first, then roll; meanwhile old and new stand side by side. Each replica's Jobs call
+// that replica, so that who launched a pod is who answers its runner.
+func TestOldAndNewControlPlanesAndRunnersWorkSideBySideOnOneDatabase(t *testing.T) {
+	t.Parallel()
+	old := rig.Earlier(t, backbone)
+	r := rig.New(t, rig.Options{Profile: local.Node, Version: old, Direct: true, Env: map[string]string{"SLIPWAY_RUNNER_IMAGE": old.Runner}})
+	user, ns := r.User(t, r.Namespace()), r.Namespace()
+	verdicts(t, user, map[string]wanted{user.Submit(t, shell(ns, "true", nil)).ID: succeeded})
+	underway := user.Submit(t, shell(ns, "sleep 20", nil)).ID
+	user.Until(t, underway, "to be started", started)
+
+	r.Upgrade(t)
+	pairing := map[string]string{r.Replicas[0].Name: "old control plane, old runner"}
+	add := func(what, image string) {
+		pairing[r.AddReplica(t, map[string]string{"SLIPWAY_RUNNER_IMAGE": image}).Name] = what
+	}
+	add("new control plane, new runner", r.Runner())
+	add("new control plane, old runner", old.Runner)
+	ofOld := r.AddReplicaOf(t, old, map[string]string{"SLIPWAY_RUNNER_IMAGE": r.Runner()})
+	pairing[ofOld.Name] = "old control plane, new runner"
+	for _, replica := range r.Replicas {
+		replica.WaitReady(t)
+	}
+
+	seen := map[string]int{}
+	for round := 0; round < 10 && len(seen) < len(pairing); round++ {
+		want := map[string]wanted{}
+		for _, replica := range r.Replicas {
+			via := user.Via(replica.Address)
+			for range 2 {
+				want[via.Submit(t, shell(ns, "echo ok", nil)).ID] = succeeded
+				want[via.Submit(t, shell(ns, "exit 3", nil)).ID] = exit3
+			}
+		}
+		verdicts(t, user, want)
+		for id := range want {
+			seen[pairing[user.Attempts(t, id)[0].Replica]]++
+		}
+	}
+	for _, what := range pairing {
+		fmt.Fprintf(rig.Progress, "%s: %d tasks\n", what, seen[what])
+		if seen[what] == 0 {
+			t.Errorf("no task was run by: %s", what)
+		}
+	}
+	verdicts(t, user, map[string]wanted{underway: succeeded})
+
+	for _, replica := range r.Replicas { // the roll is over
+		if pairing[replica.Name][:3] == "old" {
+			replica.Stop(t)
+		}
+	}
+	verdicts(t, user, map[string]wanted{user.Submit(t, shell(ns, "true", nil)).ID: succeeded})
+}

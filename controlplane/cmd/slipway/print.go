@@ -89,6 +89,7 @@ func taskRows(t api.Task) [][2]string {
 		{"result", string(t.Result)},
 		{"progress", progress(t)},
 		{"attempts", strconv.Itoa(int(t.AttemptsMade))},
+		{"retry of", t.RetryOf},
 	}
 	if a := t.Attempt; a != nil && a.Job != nil {
 		rows = append(rows, [2]string{"job", a.Job.Name})

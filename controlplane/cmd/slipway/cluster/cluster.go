@@ -36,13 +36,15 @@ type Config struct {
 	Namespace           string // empty: that of the context
 	SystemNamespace     string // of the control plane; empty: SystemNamespace
 	Service             string // of the control plane; empty: Service
-	// ServiceAccount is whom to be for the control plane, as [NAMESPACE/]NAME; empty: who the kubeconfig says.
+	// ServiceAccount is whom to be for the control plane, as [NAMESPACE/]NAME, by default in the context's namespace;
+	// empty: who the kubeconfig says.
 	ServiceAccount string
 }
 
 // Cluster is one cluster as a kubeconfig reaches it.
 type Cluster struct {
 	cfg     Config
+	home    string // namespace of the context: where one's own account is, wherever one works
 	rest    *rest.Config
 	api     kubernetes.Interface
 	objects dynamic.Interface
@@ -53,9 +55,7 @@ type Cluster struct {
 func Open(c Config) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
-	overrides.Context.Namespace = c.Namespace
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, ErrNoKubeconfig
@@ -63,12 +63,14 @@ func Open(c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	if c.Namespace, _, err = loader.Namespace(); err != nil {
+	home, _, err := loader.Namespace()
+	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	c.Namespace = cmp.Or(c.Namespace, home)
 	c.SystemNamespace, c.Service = cmp.Or(c.SystemNamespace, SystemNamespace), cmp.Or(c.Service, Service)
 	config.UserAgent, config.ContentType, config.WarningHandler = "slipway-cli", "application/json", rest.NoWarnings{}
-	made := &Cluster{cfg: c, rest: config}
+	made := &Cluster{cfg: c, rest: config, home: home}
 	if made.api, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make a client of the cluster: %w", err)
 	}

@@ -116,7 +116,7 @@ const viaProxy = "GET /api/v1/namespaces/slipway-system/services/https:slipway:h
 
 func TestTheServiceProxyIsCalledAsTheKubeconfigsUserWithATokenOfTheServiceAccount(t *testing.T) {
 	s := &apiServer{}
-	c := opened(t, s, "{token: mine}", Config{ServiceAccount: "ada"})
+	c := opened(t, s, "{token: mine}", Config{ServiceAccount: "ada", Namespace: "mill"})
 	for range 2 {
 		if err := s.version(t, c, true); err != nil {
 			t.Fatal(err)
@@ -202,6 +202,20 @@ func TestTheAPIServersRefusalsAreToldApartFromTheControlPlanes(t *testing.T) {
 				_, _ = io.WriteString(w, "error trying to reach service: dial tcp 10.0.0.1:8080: connection refused\n")
 			},
 			"namespace slipway-system: dial tcp 10.0.0.1:8080: connection refused",
+		},
+		"plain": {
+			func(w http.ResponseWriter) {
+				w.WriteHeader(503)
+				_, _ = io.WriteString(w, "error trying to reach service: http: server gave HTTP response to HTTPS client")
+			},
+			"say --service http:slipway:http",
+		},
+		"TLS": {
+			func(w http.ResponseWriter) {
+				w.WriteHeader(400)
+				_, _ = io.WriteString(w, "Client sent an HTTP request to an HTTPS server.\n")
+			},
+			"say --service https:slipway:http",
 		},
 		"the control plane": {
 			func(w http.ResponseWriter) {

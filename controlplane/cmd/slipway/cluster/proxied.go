@@ -37,10 +37,8 @@ func (p *proxied) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
-	if closing := answer.Body.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
+	_ = answer.Body.Close() // it was read
+	if err != nil && len(raw) == 0 { // one that breaks off has said enough
 		return nil, fmt.Errorf("read a refusal: %w", err)
 	}
 	if detail := p.cluster.explain(answer.StatusCode, raw, own); detail != "" {
@@ -58,11 +56,21 @@ func (p *proxied) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
+// scheme is the service by another scheme.
+func (c *Cluster) scheme(name string) string {
+	_, rest, _ := strings.Cut(c.cfg.Service, ":")
+	return name + ":" + rest
+}
+
 // explain puts a refusal into words; empty means that it is the control plane's and speaks for itself.
 func (c *Cluster) explain(status int, raw []byte, own bool) string {
 	var said metav1.Status
 	text, unreached := bytes.CutPrefix(bytes.TrimSpace(raw), []byte("error trying to reach service: "))
 	switch {
+	case bytes.Contains(text, []byte("server gave HTTP response to HTTPS client")):
+		return "this control plane serves plain HTTP: say --service " + c.scheme("http")
+	case bytes.Contains(text, []byte("sent an HTTP request to an HTTPS server")):
+		return "this control plane serves TLS: say --service " + c.scheme("https")
 	case unreached:
 		said.Message = string(text)
 	case json.Unmarshal(raw, &said) != nil || said.Kind != "Status":

@@ -59,7 +59,7 @@ func (c *Cluster) account() (namespace, name string) {
 	if namespace, name, ok := strings.Cut(c.cfg.ServiceAccount, "/"); ok {
 		return namespace, name
 	}
-	return c.cfg.Namespace, c.cfg.ServiceAccount
+	return c.home, c.cfg.ServiceAccount
 }
 
 // OwnToken says why the kubeconfig's own token cannot be shown to the control plane; nil where it can.

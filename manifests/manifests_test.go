@@ -22,7 +22,7 @@ var tenants = map[string][]byte{"overlays/tenant/kustomization.yaml": []byte(
 	"namespace: team-a\nresources: [../../components/tenant, ../../components/tenant-network]\n",
 )}
 
-var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant"}
+var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "components/admission"}
 
 // objects renders a folder and splits it; as decodes one of them.
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {

@@ -204,3 +204,15 @@ func (r *Rig) Job(t testing.TB, namespace, name string) *batchv1.Job {
 	}
 	return job
 }
+
+// Apply applies what a kustomization beside the folders of manifests renders.
+func (r *Rig) Apply(t testing.TB, kustomization string) {
+	t.Helper()
+	text, err := manifests.Render("rig", map[string][]byte{"rig/kustomization.yaml": []byte(kustomization)})
+	if err == nil {
+		err = apply(t.Context(), r.Cluster, text)
+	}
+	if err != nil {
+		t.Fatalf("apply a kustomization: %v", err)
+	}
+}

@@ -68,7 +68,7 @@ func (c *cli) explain(ctx context.Context, id string) error {
 			break
 		}
 	}
-	return c.print(e, func(w io.Writer) error { return e.write(w) })
+	return c.print(e, e.write)
 }
 
 func (e explanation) write(w io.Writer) error {

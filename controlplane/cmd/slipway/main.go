@@ -62,7 +62,7 @@ type usageError struct{ error }
 
 // run is the program: args begins with the name that it was called by.
 func run(ctx context.Context, args []string, s streams) int {
-	root := newRoot(&cli{streams: s}, calledAs(args[0])) //nolint:contextcheck // cobra hands the context to the verbs
+	root := newRoot(&cli{streams: s}, calledAs(args[0]))
 	root.SetArgs(args[1:])
 	root.SetIn(s.in)
 	root.SetOut(s.out)

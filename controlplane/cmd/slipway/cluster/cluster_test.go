@@ -29,9 +29,7 @@ type apiServer struct {
 func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Message: message, Code: int32(code),
-	})
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d}`, reason, message, code)
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,10 +46,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "audience")
 			return
 		}
-		asked.Kind, asked.APIVersion = "TokenRequest", "authentication.k8s.io/v1"
-		asked.Status.Token = fmt.Sprint("made-", s.tokens)
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(asked)
+		_, _ = fmt.Fprintf(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"made-%d"}}`, s.tokens)
 	case s.proxySay != nil:
 		s.proxySay(w)
 	default:
@@ -198,28 +194,28 @@ func TestTheAPIServersRefusalsAreToldApartFromTheControlPlanes(t *testing.T) {
 		},
 		"pod away": {
 			func(w http.ResponseWriter) {
-				w.WriteHeader(503)
+				w.WriteHeader(http.StatusServiceUnavailable)
 				_, _ = io.WriteString(w, "error trying to reach service: dial tcp 10.0.0.1:8080: connection refused\n")
 			},
 			"namespace slipway-system: dial tcp 10.0.0.1:8080: connection refused",
 		},
 		"plain": {
 			func(w http.ResponseWriter) {
-				w.WriteHeader(503)
+				w.WriteHeader(http.StatusServiceUnavailable)
 				_, _ = io.WriteString(w, "error trying to reach service: http: server gave HTTP response to HTTPS client")
 			},
 			"say --service http:slipway:http",
 		},
 		"TLS": {
 			func(w http.ResponseWriter) {
-				w.WriteHeader(400)
+				w.WriteHeader(http.StatusBadRequest)
 				_, _ = io.WriteString(w, "Client sent an HTTP request to an HTTPS server.\n")
 			},
 			"say --service https:slipway:http",
 		},
 		"the control plane": {
 			func(w http.ResponseWriter) {
-				w.WriteHeader(403)
+				w.WriteHeader(http.StatusForbidden)
 				_, _ = io.WriteString(w, `{"type":"urn:slipway:problem:forbidden","title":"Forbidden","status":403,"detail":"not allowed: get tasks"}`)
 			},
 			"403 Forbidden: not allowed: get tasks",
@@ -231,7 +227,7 @@ func TestTheAPIServersRefusalsAreToldApartFromTheControlPlanes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s := &apiServer{proxySay: func(w http.ResponseWriter) { w.WriteHeader(401) }}
+	s := &apiServer{proxySay: func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) }}
 	if err := s.version(t, opened(t, s, "{token: mine}", Config{}), false); err == nil || !strings.Contains(err.Error(), "does not take your kubeconfig's own token") {
 		t.Error(err)
 	}

@@ -37,7 +37,7 @@ func (p *proxied) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
-	_ = answer.Body.Close() // it was read
+	_ = answer.Body.Close()          // it was read
 	if err != nil && len(raw) == 0 { // one that breaks off has said enough
 		return nil, fmt.Errorf("read a refusal: %w", err)
 	}

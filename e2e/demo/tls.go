@@ -22,7 +22,7 @@ import (
 
 // Names of TLS.
 const (
-	tlsSecret   = "slipway-tls" //nolint:gosec // a name
+	tlsSecret   = "slipway-tls"
 	serviceName = "slipway." + system + ".svc"
 
 	renewBefore   = 30 * 24 * time.Hour

@@ -16,6 +16,7 @@ func (c *cli) listVerb() *cobra.Command {
 	var labels []string
 	var most int32
 	var everywhere bool
+	var since time.Duration
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -38,6 +39,10 @@ func (c *cli) listVerb() *cobra.Command {
 				p.Label = &labels
 			}
 			p.Limit = &most
+			if since > 0 {
+				from := time.Now().Add(-since).UTC().Truncate(time.Second)
+				p.CreatedAfter = &from
+			}
 			return c.list(cmd, p)
 		},
 	}
@@ -48,6 +53,7 @@ func (c *cli) listVerb() *cobra.Command {
 	f.StringVar(&queue, "queue", "", "queue")
 	f.StringVar(&lane, "lane", "", "lane")
 	f.StringArrayVarP(&labels, "label", "l", nil, "label as key=value; all must match")
+	f.DurationVar(&since, "since", 0, "created at most so long ago, as 90m")
 	f.Int32Var(&most, "limit", 50, "most tasks on the page")
 	f.StringVar(&cursor, "cursor", "", "where to go on, as the page before says")
 	c.completeKindFlag(cmd)

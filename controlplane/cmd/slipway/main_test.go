@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,23 @@ func TestAListFiltersAndSaysHowToGoOn(t *testing.T) {
 	if code != 0 || p.asked[0] != "GET /v1/tasks?namespace=shop&state=failed&label=a%3Db&label=c%3Dd&limit=50" ||
 		!strings.Contains(out, "more: --cursor abc") || !strings.Contains(out, "PHASE") {
 		t.Errorf("%d %v %s %s", code, p.asked, out, errOut)
+	}
+}
+
+func TestAListCanLookBackSoFarAndNoFurther(t *testing.T) {
+	p := ended(api.StateFailed, api.OutcomeFailed)
+	code, _, errOut := call(t, p, "", "list", "--since", "90m")
+	if code != 0 || len(p.asked) != 1 {
+		t.Fatalf("%d %v %s", code, p.asked, errOut)
+	}
+	_, query, _ := strings.Cut(p.asked[0], "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := time.Parse(time.RFC3339, values.Get("created_after"))
+	if back := time.Since(from); err != nil || back < 90*time.Minute || back > 91*time.Minute {
+		t.Errorf("%s: %v, %v", query, back, err)
 	}
 }
 

@@ -2,7 +2,10 @@ package cases
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,4 +70,36 @@ func TestAnImageWithoutARunnerEndsByItsExitCodeBehindAGate(t *testing.T) {
 	user.Must(t, http.MethodPost, "/v1/tasks/"+stopped+"/cancel", nil, http.StatusAccepted)
 	want[stopped] = wanted{api.StateCanceled, "cancel"}
 	verdicts(t, user, want)
+}
+
+func TestAKindOfOnesOwnRunsFromItsFile(t *testing.T) {
+	r := rig.New(t, rig.Options{Profile: local.Node})
+	file := filepath.Join(t.TempDir(), "kinds.yaml")
+	text := fmt.Sprintf(`kinds:
+- name: report.build
+  image: %s
+  command: [sh, -c, "cat $SLIPWAY_PARAMS; echo; id -u; cat /config/word; echo"]
+  lane: "report:{namespace}/{params.report}"
+  defaults: {grace: 5, run_deadline: 60}
+  params: {type: object, required: [report], properties: {report: {type: string}}}
+  pod:
+    metadata: {annotations: {word: patched}}
+    spec:
+      volumes: [{name: config, downwardAPI: {items: [{path: word, fieldRef: {fieldPath: "metadata.annotations['word']"}}]}}]
+      containers: [{name: main, volumeMounts: [{name: config, mountPath: /config}], securityContext: {runAsUser: 1000}}]
+`, rig.RunnerImage())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replica := r.AddReplica(t, map[string]string{"SLIPWAY_KINDS": file})
+	replica.WaitReady(t)
+	user := r.User(t, r.Namespace()).Via(replica.Address)
+	id := user.Submit(t, map[string]any{"kind": "report.build", "namespace": r.Namespace(), "params": map[string]any{"report": "may"}}).ID
+	if ended := user.Await(t, id); ended.State != api.StateSucceeded || ended.Lane != "report:"+r.Namespace()+"/may" {
+		t.Errorf("task is %s/%s (%s) in lane %s", ended.State, ended.Reason, ended.Message, ended.Lane)
+	}
+	log := user.Must(t, http.MethodGet, "/v1/tasks/"+id+"/logs", nil, http.StatusOK)
+	if want := "{\"report\":\"may\"}\n1000\npatched\n"; string(log.Body) != want {
+		t.Errorf("the log is %q, want %q", log.Body, want)
+	}
 }

@@ -203,6 +203,9 @@ func (e entry) check(k *Kind, wrong *fields) {
 	if e.Wrap.Wrap == task.WrapExec && (len(e.Command) == 0 || e.Command[0] == "") {
 		wrong.add("command", "is missing: the entrypoint of an image that is wrapped cannot be known from outside")
 	}
+	if slices.ContainsFunc(slices.Concat(e.Command, e.Args), func(word string) bool { return strings.ContainsRune(word, 0) }) {
+		wrong.add("command", "holds a NUL character, which no program can be given")
+	}
 	if e.Dir != "" && !strings.HasPrefix(e.Dir, "/") {
 		wrong.add("dir", "must begin with /")
 	}

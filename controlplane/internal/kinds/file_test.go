@@ -93,6 +93,7 @@ func TestABadEntryIsNamedByFileKindAndField(t *testing.T) {
 		`{` + good + `, imgae: y}`:                                        "imgae",
 		`{name: a, command: [b]}`:                                         "image",
 		`{name: a, image: x}`:                                             "command",
+		`{name: a, image: x, command: ["a\0"]}`:                           "command",
 		`{name: a, image: x, wrap: maybe}`:                                "wrap",
 		`{` + good + `, command: b}`:                                      "",
 		`{name: a, image: x, command: b}`:                                 "command",

@@ -26,6 +26,7 @@ func (c *Client) before(t task.Task, a task.Attempt, resources corev1.ResourceRe
 	case task.WrapExec:
 		made.Name, made.Command = task.RunnerContainer, []string{runnerProgram, "install", path.Join(runnerFolder, path.Base(runnerProgram))}
 		made.VolumeMounts = []corev1.VolumeMount{{Name: runnerVolume, MountPath: runnerFolder}}
+		made.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError // it says why in one line, and nothing else
 	case task.WrapNone:
 		made.Name, made.Command = task.GateContainer, []string{runnerProgram, "gate"}
 		made.Env = c.runnerEnv(a)

@@ -28,7 +28,7 @@ func Main(handlers map[string]Handler) {
 	os.Exit(mainIn(environment{get: os.Getenv, stdout: os.Stdout, stderr: os.Stderr}, handlers))
 }
 
-// AnyKind, in the handlers that Main is given, is the handler of every kind that has none of its own.
+// AnyKind stands, in the handlers that Main is given, for the handler of every kind that has none of its own.
 const AnyKind = "*"
 
 // Gate asks for the start of its Attempt and exits: with 0 if it was granted, else as [Main] would. It stands before a

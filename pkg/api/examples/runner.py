@@ -24,10 +24,12 @@ except OSError as error:  # nothing has run: 121 where the start was refused, 12
 ids["pod_uid"], good = env["SLIPWAY_POD_UID"], time.monotonic()
 worker = threading.Thread(target=work, args=(task["params"],), daemon=True)
 worker.start()
-while worker.is_alive():
+busy = True
+while busy:  # a last beat carries the last progress, however short the work was
     worker.join(task["heartbeat_seconds"])
+    busy = worker.is_alive()
     try:
-        if call("heartbeat", task["session_key"], progress=progress)["cancel"] and worker.is_alive():
+        if call("heartbeat", task["session_key"], progress=progress)["cancel"] and busy:
             ended.update(outcome="canceled", reason="cancel")
             break
         good = time.monotonic()

@@ -26,12 +26,9 @@ const (
 
 // show submits a Task, waits for its end, and prints what Slipway and the cluster say of it.
 func show(ctx context.Context, s settings, c *cluster, log *progress) error {
-	port, err := forward(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer port.close()
-	slipway, err := user(ctx, c, port)
+	way := &tunnel{cluster: c}
+	defer way.close()
+	slipway, err := user(ctx, c, way)
 	if err != nil {
 		return err
 	}
@@ -57,7 +54,7 @@ func show(ctx context.Context, s settings, c *cluster, log *progress) error {
 }
 
 // user is a client of Slipway's API that calls as the account demo-user.
-func user(ctx context.Context, c *cluster, port *forwarded) (*client.ClientWithResponses, error) {
+func user(ctx context.Context, c *cluster, way *tunnel) (*client.ClientWithResponses, error) {
 	seconds := int64(tokenSeconds)
 	token, err := c.api.CoreV1().ServiceAccounts(tenant).CreateToken(ctx, "demo-user", &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"slipway"}, ExpirationSeconds: &seconds},
@@ -65,11 +62,11 @@ func user(ctx context.Context, c *cluster, port *forwarded) (*client.ClientWithR
 	if err != nil {
 		return nil, fmt.Errorf("ask for a token of account demo-user: %w", err)
 	}
-	transport, err := verified(ctx, c)
+	transport, err := way.verified(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return client.NewClientWithResponses("https://"+port.address+"/", client.WithHTTPClient(transport),
+	return client.NewClientWithResponses("https://"+serviceName+":8080/", client.WithHTTPClient(transport),
 		client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("Authorization", "Bearer "+token.Status.Token)
 			return nil

@@ -8,9 +8,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os/exec"
 	"regexp"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,52 +77,97 @@ func keptPair(ctx context.Context, c *cluster, address string) (authority.Pair, 
 	return authority.Make(names...)
 }
 
-// forwarded is a port of this machine that leads to the control plane.
-type forwarded struct {
-	address string
+// tunnel leads to the control plane by kubectl port-forward: no address of the cluster need be reachable from here.
+type tunnel struct {
+	cluster *cluster
+
+	mu      sync.Mutex
 	cmd     *exec.Cmd
+	ended   chan struct{} // closed once cmd has ended
+	address string
 }
 
 var forwardLine = regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+) `)
 
-// forward opens it: no address of the cluster need be reachable from here.
-func forward(ctx context.Context, c *cluster) (*forwarded, error) {
-	args := []string{"-n", system, "port-forward", "--address=127.0.0.1", "service/" + product, ":http"}
-	if c.kubeconfig != "" {
-		args = append([]string{"--kubeconfig", c.kubeconfig}, args...)
-	}
-	f := &forwarded{cmd: exec.CommandContext(ctx, c.kubectl, args...)}
-	var said bytes.Buffer
-	f.cmd.Stderr = &said
-	out, err := f.cmd.StdoutPipe()
-	if err == nil {
-		err = f.cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("run kubectl port-forward: %w", err)
-	}
-	late := time.AfterFunc(forwardWithin, func() { _ = f.cmd.Process.Kill() }) // its end is seen below
-	defer late.Stop()
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if m := forwardLine.FindStringSubmatch(lines.Text()); m != nil {
-			f.address = m[1]
-			return f, nil
+// dial connects to the control plane. The forwarding ends with the first connection that breaks: it is begun again then.
+func (t *tunnel) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.open() {
+		if err := t.begin(ctx); err != nil {
+			return nil, err
 		}
 	}
-	_ = f.cmd.Process.Kill() // it may be gone already
-	err = f.cmd.Wait()
-	return nil, fmt.Errorf("run kubectl port-forward: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+	return (&net.Dialer{Timeout: forwardWithin}).DialContext(ctx, "tcp", t.address)
 }
 
-func (f *forwarded) close() {
-	_ = f.cmd.Process.Kill() // it may be gone already
-	_ = f.cmd.Wait()         // it was killed
+func (t *tunnel) open() bool {
+	if t.cmd == nil {
+		return false
+	}
+	select {
+	case <-t.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// begin starts the forwarding, which outlives ctx, and waits until it stands.
+func (t *tunnel) begin(ctx context.Context) error {
+	args := []string{"-n", system, "port-forward", "--address=127.0.0.1", "service/" + product, ":http"}
+	if t.cluster.kubeconfig != "" {
+		args = append([]string{"--kubeconfig", t.cluster.kubeconfig}, args...)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), t.cluster.kubectl, args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("run kubectl port-forward: %w", err)
+	}
+	found, ended := make(chan string, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if m := forwardLine.FindStringSubmatch(lines.Text()); m != nil {
+				found <- m[1]
+			}
+		}
+		_ = cmd.Wait() // what it said tells more
+	}()
+	t.cmd, t.ended = cmd, ended
+	select {
+	case t.address = <-found:
+		return nil
+	case <-ended:
+		return fmt.Errorf("run kubectl port-forward: %s", bytes.TrimSpace(said.Bytes()))
+	case <-ctx.Done():
+	case <-time.After(forwardWithin):
+	}
+	t.stop()
+	return errors.New("run kubectl port-forward: nothing after " + forwardWithin.String())
+}
+
+func (t *tunnel) stop() {
+	_ = t.cmd.Process.Kill() // it may be gone already
+	<-t.ended
+}
+
+func (t *tunnel) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open() {
+		t.stop()
+	}
 }
 
 // verified is a client that takes nobody for the control plane who cannot show a certificate of its authority.
-func verified(ctx context.Context, c *cluster) (*http.Client, error) {
-	secret, err := c.api.CoreV1().Secrets(system).Get(ctx, tlsSecret, metav1.GetOptions{})
+func (t *tunnel) verified(ctx context.Context) (*http.Client, error) {
+	secret, err := t.cluster.api.CoreV1().Secrets(system).Get(ctx, tlsSecret, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("look for the authority: %w", err)
 	}
@@ -128,6 +175,7 @@ func verified(ctx context.Context, c *cluster) (*http.Client, error) {
 	if !roots.AppendCertsFromPEM(secret.Data["ca.crt"]) {
 		return nil, errors.New("secret " + tlsSecret + " holds no authority")
 	}
-	trusted := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: serviceName}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: trusted, DisableKeepAlives: true}, Timeout: submitWithin}, nil
+	return &http.Client{Timeout: submitWithin, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, DialContext: t.dial,
+	}}, nil
 }

@@ -247,6 +247,8 @@ func TestTwoSlipwaysInOneNamespaceDoNotTouchEachOthersJobs(t *testing.T) {
 		for _, id := range tasks {
 			pod := r.Pod(t, r.Namespace(), user.JobOf(t, id))
 			r.Bind(t, pod)
+			r.Run(t, pod)
+			r.StartRunner(t, pod).Finish(t, map[string]any{"outcome": "succeeded"}, http.StatusNoContent)
 			r.Exit(t, pod, 0, "")
 			if ended := user.Await(t, id); ended.State != api.StateSucceeded {
 				t.Errorf("task %s is %s/%s, want succeeded", id, ended.State, ended.Reason)

@@ -49,7 +49,7 @@ func TestCase29(t *testing.T) {
 			{mark: "long", then: "sleep 600", spec: map[string]any{"run_deadline": 6}, want: wanted{api.StateFailed, "deadline"}, attempts: 1},
 			{mark: "evicted", then: "sleep 600", disturb: evictTask, want: evicted, attempts: 1},
 			{mark: "told", then: "sleep 600", disturb: cancelTask, want: wanted{api.StateCanceled, "cancel"}, attempts: 1},
-			{mark: "none", image: "127.0.0.1:1/none:such", spec: map[string]any{"start_deadline": 8}, want: wanted{api.StateFailed, "image_pull"}, attempts: 1},
+			{mark: "none", image: "127.0.0.1:1/none:such", spec: map[string]any{"start_deadline": 40}, want: wanted{api.StateFailed, "image_pull"}, attempts: 1},
 		}
 		for _, c := range readers {
 			submit := shell(r.Namespace(), printed(c.mark, c.then), c.spec)

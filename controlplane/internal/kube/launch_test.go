@@ -86,6 +86,11 @@ func TestAQuotaOnJobsIsToldApartAndNamed(t *testing.T) {
 	r := newRig(t)
 	r.quota(corev1.ResourceList{"count/jobs.batch": resource.MustParse("1")})
 	r.launch()
+	r.eventually("the first Job to be counted", func(ctx context.Context) bool {
+		q, err := server.api.CoreV1().ResourceQuotas(r.namespace).Get(ctx, "q", metav1.GetOptions{})
+		used := q.Status.Used["count/jobs.batch"]
+		return err == nil && used.Value() == 1
+	})
 	tk, a := r.attempt()
 	_, _, err := r.client.Launch(t.Context(), tk, a)
 	if refusal := wantRefusal(t, err, task.RefusedQuota, "exceeded quota"); !refusal.JobCount {

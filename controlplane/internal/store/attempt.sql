@@ -103,10 +103,6 @@ ORDER BY claimed_at LIMIT @limit;
 SELECT id, fence, finished_at IS NULL AS open, closed_at IS NOT NULL AS closed FROM slipway.attempts
 WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS bigint));
 
--- name: closed_jobs
-SELECT id AS attempt, namespace, job_name, job_uid, closed_at FROM slipway.attempts
-WHERE namespace = @namespace AND closed_at IS NOT NULL AND job_name <> '' ORDER BY closed_at LIMIT @limit;
-
 -- name: max_fence
 SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS fence FROM slipway.fences;
 

@@ -195,12 +195,3 @@ type Page struct {
 	Tasks []task.Task
 	Next  string // empty: that was all
 }
-
-// ClosedJob is an ended Attempt whose Job may still stand in the cluster.
-type ClosedJob struct {
-	Attempt   int64
-	Namespace string
-	JobName   string
-	JobUID    string
-	ClosedAt  time.Time
-}

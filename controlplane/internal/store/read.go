@@ -209,15 +209,6 @@ func position(text string) (xid uint64, id int64, err error) {
 	return xid, id, nil
 }
 
-// OldestClosedJobs names Jobs of ended Attempts in a namespace, the longest closed first.
-func (s *Store) OldestClosedJobs(ctx context.Context, namespace string, n int) ([]ClosedJob, error) {
-	var rows []ClosedJob
-	if err := query(s.db.WithContext(ctx), "attempt/closed_jobs", args{"namespace": namespace, "limit": n}, &rows); err != nil {
-		return nil, classify(ctx, fmt.Errorf("list closed jobs of namespace %s: %w", namespace, err))
-	}
-	return rows, nil
-}
-
 // MaxFence is the last fence drawn.
 func (s *Store) MaxFence(ctx context.Context) (int64, error) {
 	var row struct{ Fence int64 }

@@ -27,9 +27,13 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	// The race detector links against the C library; the runner protocol's example is in Python.
+	// The race detector links against the C library; the examples of the API are in Python and for curl.
 	needs := append([]packages.Need{
-		{File: "gcc", Package: "gcc"}, {File: "/usr/include/stdlib.h", Package: "libc6-dev"}, {File: "python3", Package: "python3"},
+		{File: "gcc", Package: "gcc"},
+		{File: "/usr/include/stdlib.h", Package: "libc6-dev"},
+		{File: "python3", Package: "python3"},
+		{File: "curl", Package: "curl"},
+		{File: "jq", Package: "jq"},
 	}, postgres.Needs...)
 	needs = append(needs, local.Needs...)
 	if err := packages.Ensure(ctx, os.Stdout, needs...); err != nil {

@@ -17,17 +17,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tenants, as they would be written by whoever enables a namespace.
-var tenants = map[string][]byte{"overlays/tenant/kustomization.yaml": []byte(
-	"namespace: team-a\nresources: [../../components/tenant, ../../components/tenant-network]\n",
-)}
+// written are overlays as those write them who enable a namespace, or bring kinds of their own.
+var written = map[string][]byte{
+	"overlays/tenant/kustomization.yaml":      []byte("namespace: team-a\nresources: [../../components/tenant, ../../components/tenant-network]\n"),
+	"overlays/kinds/kustomization.yaml":       []byte(ownKinds),
+	"overlays/kinds/kinds.yaml":               []byte("kinds: []\n"),
+	"overlays/kinds-later/kustomization.yaml": []byte(ownKinds),
+	"overlays/kinds-later/kinds.yaml":         []byte("kinds: [{name: report.build, image: report:3, command: [/report]}]\n"),
+}
 
-var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "components/admission"}
+const ownKinds = `
+resources: [../../base]
+components: [../../components/kinds]
+configMapGenerator: [{name: slipway-kinds, namespace: slipway-system, files: [kinds.yaml]}]
+`
+
+var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "overlays/kinds", "components/admission"}
 
 // objects renders a folder and splits it; as decodes one of them.
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	out, err := Render(folder, tenants)
+	out, err := Render(folder, written)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +216,7 @@ func TestARunnersAccountHasNoRights(t *testing.T) {
 
 func TestNoSecretStandsInAnyManifest(t *testing.T) {
 	for _, folder := range folders {
-		out, err := Render(folder, tenants)
+		out, err := Render(folder, written)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +256,8 @@ func TestEveryPodKeepsToPodSecurityRestricted(t *testing.T) {
 			}
 			for _, volume := range pod.Volumes {
 				certificate := volume.Secret != nil && volume.Secret.SecretName == "slipway-tls" && *volume.Secret.DefaultMode == 0o440
-				if volume.EmptyDir == nil && !certificate {
+				kinds := volume.ConfigMap != nil && strings.HasPrefix(volume.ConfigMap.Name, "slipway-kinds-")
+				if volume.EmptyDir == nil && !certificate && !kinds {
 					t.Errorf("%s: pod %s has volume %s", folder, name, volume.Name)
 				}
 			}

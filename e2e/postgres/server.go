@@ -320,6 +320,9 @@ func (s *Server) TCP(database string) string {
 	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", User, s.password, s.port, database)
 }
 
+// Address gives the server's place on the loopback address, host:port.
+func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
 // LogFile is where the server writes its log.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "server.log") }
 

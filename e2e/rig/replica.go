@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"slipway.dev/slipway/e2e/proxy"
 )
 
 // Replica is one control plane, a process of this machine.
@@ -24,6 +26,8 @@ type Replica struct {
 	Name    string
 	Address string // host:port
 	LogFile string
+	// Database breaks the way to Postgres, where Options.Proxied is set.
+	Database *proxy.Postgres
 
 	rig    *Rig
 	binary string
@@ -53,6 +57,9 @@ func (r *Rig) AddReplicaOf(t testing.TB, v *Version, env map[string]string) *Rep
 		replica.env = map[string]string{}
 	}
 	maps.Copy(replica.env, env)
+	if r.options.Proxied {
+		replica.standBehind(t, r.options.Seed+uint64(len(r.Replicas)))
+	}
 	r.Replicas = append(r.Replicas, replica)
 	r.Gate.add(replica.Address)
 	replica.Start(t)
@@ -120,13 +127,18 @@ func (p *Replica) Stop(t testing.TB) { p.signal(t, syscall.SIGTERM) }
 
 func (p *Replica) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatalf("signal %s: %v", p.Name, err)
-	}
+	p.send(t, s)
 	select {
 	case <-p.end:
 	case <-time.After(60 * time.Second):
 		t.Fatalf("%s did not end within a minute of %v; its last lines:\n%s", p.Name, s, p.Tail())
+	}
+}
+
+func (p *Replica) send(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatalf("signal %s: %v", p.Name, err)
 	}
 }
 
@@ -176,7 +188,7 @@ func (p *Replica) Tail() string {
 // environment is what the manifests would set.
 func (r *Rig) environment(p *Replica) map[string]string {
 	env := map[string]string{
-		"SLIPWAY_DATABASE_URL": r.Postgres.TCP(database),
+		"SLIPWAY_DATABASE_URL": p.databaseURL(),
 		"SLIPWAY_LISTEN":       p.Address,
 		"SLIPWAY_NAMESPACES":   strings.Join(r.Namespaces, ","),
 		"SLIPWAY_RUNNER_IMAGE": runnerImage(r.Cluster.Profile),

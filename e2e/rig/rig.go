@@ -32,6 +32,8 @@ type Options struct {
 	Version    *Version          // of what New starts, until Upgrade; default: this tree
 	Direct     bool              // runners call the replica that made their Job; default: the gate
 	TLS        bool              // serve it, with an authority of the rig's own; default: plain HTTP
+	Proxied    bool              // a fault proxy stands before each replica: see Replica.Database
+	Seed       uint64            // of what the proxies draw
 }
 
 // Rig is one Slipway: its own database, hence its own instance, on a cluster that it may share.

@@ -13,4 +13,4 @@ var Files embed.FS
 
 // Latest is the schema version that this binary is made for. A binary starts on its own schema and on the next one,
 // and refuses what states a higher min_binary.
-const Latest = 2
+const Latest = 3

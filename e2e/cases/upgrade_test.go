@@ -21,16 +21,16 @@ func TestOldAndNewControlPlanesAndRunnersWorkSideBySideOnOneDatabase(t *testing.
 	verdicts(t, user, map[string]wanted{user.Submit(t, shell(ns, "true", nil)).ID: succeeded})
 	underway := user.Submit(t, shell(ns, "sleep 20", nil)).ID
 	user.Until(t, underway, "to be started", started)
+	ofOld := r.AddReplica(t, map[string]string{"SLIPWAY_RUNNER_IMAGE": r.Runner()}) // runs on; a start on this schema is refused
+	ofOld.WaitReady(t)
 
 	r.Upgrade(t)
-	pairing := map[string]string{r.Replicas[0].Name: "old control plane, old runner"}
+	pairing := map[string]string{r.Replicas[0].Name: "old control plane, old runner", ofOld.Name: "old control plane, new runner"}
 	add := func(what, image string) {
 		pairing[r.AddReplica(t, map[string]string{"SLIPWAY_RUNNER_IMAGE": image}).Name] = what
 	}
 	add("new control plane, new runner", r.Runner())
 	add("new control plane, old runner", old.Runner)
-	ofOld := r.AddReplicaOf(t, old, map[string]string{"SLIPWAY_RUNNER_IMAGE": r.Runner()})
-	pairing[ofOld.Name] = "old control plane, new runner"
 	for _, replica := range r.Replicas {
 		replica.WaitReady(t)
 	}

@@ -346,6 +346,48 @@ type AttemptList struct {
 	Items []Attempt `json:"items"`
 }
 
+// AuditEntry Who changed what.
+type AuditEntry struct {
+	// Actor Who.
+	Actor string `json:"actor"`
+
+	// After Any JSON value.
+	After AnyJSON `json:"after,omitempty,omitzero"`
+
+	// At When.
+	At time.Time `json:"at"`
+
+	// Before Any JSON value.
+	Before AnyJSON `json:"before,omitempty,omitzero"`
+
+	// Name To which one; a Task's id, or that of the first Task of a batch.
+	Name string `json:"name"`
+
+	// Namespace In which namespace; absent where it is about all of them.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Peer Address that the request came from.
+	Peer string `json:"peer,omitempty,omitzero"`
+
+	// RequestID Id of the request; it is in the server's log.
+	RequestID string `json:"request_id,omitempty,omitzero"`
+
+	// Resource To what sort of thing.
+	Resource string `json:"resource"`
+
+	// Verb What was done, as `create`, `batch`, `retry`, `cancel`, `patch`, `pause`.
+	Verb string `json:"verb"`
+}
+
+// AuditPage defines model for AuditPage.
+type AuditPage struct {
+	// Items Newest first.
+	Items []AuditEntry `json:"items"`
+
+	// Next Cursor of the page after; absent on the last.
+	Next string `json:"next,omitempty,omitzero"`
+}
+
 // BatchItem defines model for BatchItem.
 type BatchItem struct {
 	// ID A UUID in lower case.
@@ -1199,6 +1241,36 @@ type TaskID = ID
 
 // StopQueueBody defines model for StopQueueBody.
 type StopQueueBody = StopQueue
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Namespace Only changes in this namespace. Default, all, and what is in none.
+	Namespace *Namespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Actor Only changes by this user.
+	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Verb Only changes of this sort, as `create` or `cancel`.
+	Verb *string `form:"verb,omitempty" json:"verb,omitempty"`
+
+	// Resource Only changes of this sort of thing, as `tasks` or `queues`.
+	Resource *string `form:"resource,omitempty" json:"resource,omitempty"`
+
+	// Name Only changes of the thing of this name; that of a Task is its id.
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+
+	// CreatedAfter Only changes at or after this instant.
+	CreatedAfter *time.Time `form:"created_after,omitempty" json:"created_after,omitempty"`
+
+	// CreatedBefore Only changes before this instant.
+	CreatedBefore *time.Time `form:"created_before,omitempty" json:"created_before,omitempty"`
+
+	// Limit Most items on one page. Default 50.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next` of the page before. Default, the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // GetLaneParams defines parameters for GetLane.
 type GetLaneParams struct {

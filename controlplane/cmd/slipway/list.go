@@ -39,10 +39,7 @@ func (c *cli) listVerb() *cobra.Command {
 				p.Label = &labels
 			}
 			p.Limit = &most
-			if since > 0 {
-				from := time.Now().Add(-since).UTC().Truncate(time.Second)
-				p.CreatedAfter = &from
-			}
+			p.CreatedAfter = ago(since)
 			return c.list(cmd, p)
 		},
 	}
@@ -65,6 +62,15 @@ func given[T ~string](field **T, value T) {
 	if value != "" {
 		*field = &value
 	}
+}
+
+// ago is the instant so long before now; nil for no time.
+func ago(since time.Duration) *time.Time {
+	if since <= 0 {
+		return nil
+	}
+	from := time.Now().Add(-since).UTC().Truncate(time.Second)
+	return &from
 }
 
 func (c *cli) list(cmd *cobra.Command, p api.ListTasksParams) error {

@@ -87,12 +87,13 @@ func TestTablesAreAsTheGoldenFilesShow(t *testing.T) {
 		"GET /v1/kinds":              kinds,
 		"GET /v1/queues":             `{"items":[{"name":"default","cap":50,"ns_cap":20,"max_queued":10000,"burst":1,"queued":0,"running":0},` + queue + `]}`,
 		"GET /v1/limits/shop":        `{"namespace":"shop","items":[{"queue":"default","cap":50,"ns_cap":20,"max_queued":10000,"queued":4,"running":2}]}`,
+		"GET /v1/audit":              `{"items":[{"at":"2026-11-30T10:00:00Z","actor":"ada","verb":"pause","resource":"queues","name":"volume","peer":"10.1.2.3","request_id":"r-1","before":{"paused":false},"after":{"paused":true}},{"at":"2026-11-30T09:00:00Z","actor":"bob","verb":"cancel","resource":"tasks","name":"t-1","namespace":"shop"}],"next":"abc"}`,
 		"GET /v1/lanes":              `{"key":"volume:shop/data","queue":"volume","namespace":"shop","kind":"volume.resize","fence":12,"holder":"t-9","head":"t-1","queued":2,"waiting":{"reason":"lane","note":"t-9 runs"}}`,
 	}}
 	for name, args := range map[string][]string{
 		"get": {"get", "t-1"}, "list": {"list"}, "explain": {"explain", "t-2"}, "kinds": {"kinds"}, "kind": {"kinds", "volume.resize"},
 		"kind-free": {"kinds", "command.run"}, "queues": {"queues"}, "limits": {"queues", "-n", "shop"}, "lane": {"lanes", "volume:shop/data"},
-		"explain-yaml": {"explain", "t-2", "-o", "yaml"},
+		"audit": {"audit", "-A"}, "audit-json": {"audit", "-n", "shop", "-o", "json"}, "explain-yaml": {"explain", "t-2", "-o", "yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := play(t, s, args...)
@@ -115,7 +116,7 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		"POST /v1/tasks": queuedTask, "POST /v1/tasks/t-2/retry": queuedTask, "POST /v1/tasks/t-1/hold": queuedTask, "POST /v1/tasks/t-1/unhold": queuedTask,
 		"GET /v1/tasks/t-1": strings.ReplaceAll(queuedTask, `"queued"`, `"succeeded"`), "GET /v1/kinds": kinds, "POST /v1/queues/volume/pause": queue,
 		"POST /v1/queues/volume/resume": queue, "POST /v1/queues/volume/drain": queue, "PATCH /v1/kinds/volume.resize": `{"name":"volume.resize"}`,
-		"GET /v1/version": `{"version":"1.2.3"}`,
+		"GET /v1/version": `{"version":"1.2.3"}`, "GET /v1/audit": `{"items":[]}`,
 	}}
 	for _, tc := range []struct {
 		args string
@@ -139,6 +140,8 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		{"queues drain volume", 0, "POST /v1/queues/volume/drain {}"},
 		{"lanes volume:shop/absent", 1, "GET /v1/lanes?key=volume%3Ashop%2Fabsent"},
 		{"lanes", 2, ""},
+		{"audit -A --limit 9 --actor ada --verb pause --resource queues --name volume --cursor abc", 0, "GET /v1/audit?actor=ada&verb=pause&resource=queues&name=volume&limit=9&cursor=abc"},
+		{"audit -n shop", 0, "GET /v1/audit?namespace=shop&limit=50"},
 		{"version", 0, "GET /v1/version"},
 		{"version --client", 0, ""},
 	} {

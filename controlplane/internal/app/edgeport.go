@@ -129,6 +129,22 @@ func (e edge) Delete(ctx context.Context, id, by string) error {
 	return edgeError(e.store.DeleteTask(from(ctx), id, by))
 }
 
+// Audit lists who changed what.
+func (e edge) Audit(ctx context.Context, f httpapi.AuditFilter) (httpapi.ChangePage, error) {
+	page, err := e.store.Audit(ctx, store.AuditFilter(f))
+	if err != nil {
+		return httpapi.ChangePage{}, badPosition(err)
+	}
+	out := httpapi.ChangePage{Items: make([]httpapi.Changed, len(page.Entries)), Next: page.Next}
+	for i, c := range page.Entries {
+		out.Items[i] = httpapi.Changed{
+			At: c.At, Actor: c.Actor, Verb: c.Verb, Resource: c.Resource, Name: c.Name, Namespace: c.Namespace,
+			Peer: c.Peer, Request: c.Request, Before: c.Before, After: c.After,
+		}
+	}
+	return out, nil
+}
+
 // from hands on where a request came from, for the audit.
 func from(ctx context.Context) context.Context {
 	o := httpapi.OriginOf(ctx)

@@ -41,6 +41,7 @@ type backend struct {
 
 	submitted []Submission
 	filters   []Filter
+	audits    []AuditFilter
 	reports   []Report
 	beats     []Beat
 	canceled  []string
@@ -185,6 +186,13 @@ func (b *backend) Limits(context.Context, string) ([]LimitView, error) {
 	return []LimitView{{Queue: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Queued: 2, Running: 1}}, b.fail
 }
 
+func (b *backend) Audit(_ context.Context, f AuditFilter) (ChangePage, error) {
+	b.audits = append(b.audits, f)
+	return ChangePage{Next: "more", Items: []Changed{{
+		At: time.Unix(1, 0), Actor: "ada", Verb: "cancel", Resource: "tasks", Name: taskID, Namespace: "shop", After: json.RawMessage(`{"state":"running"}`),
+	}}}, b.fail
+}
+
 func (b *backend) Open(context.Context, task.Attempt, LogRequest) (LogStream, error) {
 	return LogStream{Body: b.log, Source: "live"}, b.logErr
 }
@@ -240,6 +248,7 @@ func newRig(t testing.TB) *rig {
 			"viewer": roleIn("shop", viewerRole...),
 			// An operator names no program: that takes the right to create Jobs.
 			"operator":         append(roleIn("shop", viewerRole...), roleIn("shop", operatorRole...)...),
+			"auditor":          roleIn("shop", "list audit.slipway.dev"),
 			"operator of bank": append(roleIn("bank", viewerRole...), append(roleIn("bank", operatorRole...), "create jobs.batch in namespace bank")...),
 		},
 		task: task.Task{
@@ -260,7 +269,7 @@ func (r *rig) paced(p Pace) {
 	r.Helper()
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
+		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},

@@ -62,6 +62,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/queues/{queue}/resume", user, smallBody, false},
 	{http.MethodGet, "/v1/lanes", user, noBody, false},
 	{http.MethodGet, "/v1/limits/{namespace}", user, noBody, false},
+	{http.MethodGet, "/v1/audit", user, noBody, false},
 
 	{http.MethodPost, "/v1/runner/start", pod, smallBody, true},
 	{http.MethodPost, "/v1/runner/heartbeat", session, smallBody, true},

@@ -46,6 +46,7 @@ var everyRoute = []struct {
 	{request{method: "POST", path: "/v1/queues/default/resume"}, "user", 200, 404, 404, 404},
 	{request{method: "GET", path: "/v1/lanes?key=volume:shop/a"}, "user", 200, 404, 200, 200},
 	{request{method: "GET", path: "/v1/limits/shop"}, "user", 200, 404, 200, 200},
+	{request{method: "GET", path: "/v1/audit"}, "user", 200, 403, 403, 403},
 	{request{method: "POST", path: "/v1/runner/start", body: `{"attempt":7,"fence":9}`}, "pod", 200, 0, 0, 0},
 	{request{method: "POST", path: "/v1/runner/heartbeat", body: `{"attempt":7,"fence":9,"pod_uid":"u"}`}, "session", 200, 0, 0, 0},
 	{request{method: "POST", path: "/v1/runner/finish", body: `{"attempt":7,"fence":9,"pod_uid":"u","outcome":"succeeded"}`}, "session", 204, 0, 0, 0},

@@ -27,6 +27,7 @@ type Config struct {
 	Queues    Queues
 	Switches  Switches
 	Standing  Standing
+	Audit     Audit
 	Logs      Logs
 	Runners   Runners
 	Pods      Pods
@@ -61,6 +62,7 @@ type server struct {
 	queues    Queues
 	switches  Switches
 	standing  Standing
+	audit     Audit
 	logs      Logs
 	runners   Runners
 	pods      Pods
@@ -98,8 +100,8 @@ const (
 func New(c Config) (*http.Server, error) {
 	s := &server{
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, history: c.History, canceler: c.Canceler,
-		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, logs: c.Logs,
-		runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
+		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, audit: c.Audit,
+		logs: c.Logs, runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
 	}
 	if s.heartbeat <= 0 {

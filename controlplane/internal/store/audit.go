@@ -29,7 +29,8 @@ const maxOrigin = 128
 // audit is one row of who changed what. An empty verb says that nothing changed: no row.
 type audit struct {
 	actor, verb, resource, name string
-	before, after               any // small: never parameters or results
+	namespace                   string // empty: it is about all of them
+	before, after               any    // small: never parameters or results
 }
 
 const maxAudit = 64 << 10
@@ -42,7 +43,7 @@ func (a audit) write(tx *gorm.DB) error {
 	from := originOf(tx.Statement.Context)
 	_, err := exec(tx, "queue/audit", args{
 		"actor": a.actor, "peer": from.Peer, "request": from.Request, "verb": a.verb, "resource": a.resource, "name": a.name,
-		"before": auditJSON(a.before), "after": auditJSON(a.after),
+		"namespace": a.namespace, "before": auditJSON(a.before), "after": auditJSON(a.after),
 	})
 	return err
 }
@@ -75,43 +76,65 @@ func (s *Store) audited(ctx context.Context, a audit, fn func(tx *gorm.DB, e *ef
 // facts are what an audit row tells of one side of a change.
 type facts map[string]any
 
-// auditOf tells of a submit. A batch is one row, named after its first Task, with all their ids.
-func (w *submit) auditOf() audit {
-	var ids []string
+// audits tell of a submit: one row for each of its namespaces, since who may read one need not read the others. A batch
+// is named after its first Task there, with all their ids.
+func (w *submit) audits() []audit {
+	var all []audit
+	ids := map[string][]string{}
 	for _, e := range w.fresh() {
-		switch {
-		case e.parent >= 0:
-		case e.tail != nil:
-			ids = append(ids, e.tailID)
-		case e.into != nil:
-			ids = append(ids, e.into.id)
-		default:
-			ids = append(ids, e.id)
+		if e.parent >= 0 {
+			continue
+		}
+		t := e.item.Task
+		if ids[t.Namespace] == nil {
+			all = append(all, w.auditOf(e))
+		}
+		ids[t.Namespace] = append(ids[t.Namespace], e.taskID())
+	}
+	if len(w.batch.Items) > 1 {
+		for i, a := range all {
+			all[i].verb, all[i].after = "batch", facts{"tasks": ids[a.namespace]}
 		}
 	}
-	first := w.fresh()[0]
-	t := first.item.Task
-	a := audit{actor: w.batch.Caller, verb: "create", resource: "tasks", name: ids[0]}
-	told := facts{"kind": t.Kind, "namespace": t.Namespace}
-	if first.lane != "" {
-		told["lane"] = first.lane
-	}
+	return all
+}
+
+// taskID is the Task that an entry became, or that absorbed it.
+func (e *entry) taskID() string {
 	switch {
-	case len(w.batch.Items) > 1:
-		a.verb, told = "batch", facts{"tasks": ids}
-	case t.RetryOf != "":
+	case e.tail != nil:
+		return e.tailID
+	case e.into != nil:
+		return e.into.id
+	}
+	return e.id
+}
+
+func (w *submit) auditOf(e *entry) audit {
+	t := e.item.Task
+	a := audit{actor: w.batch.Caller, verb: "create", resource: "tasks", name: e.taskID(), namespace: t.Namespace}
+	told := facts{"kind": t.Kind, "namespace": t.Namespace}
+	if e.lane != "" {
+		told["lane"] = e.lane
+	}
+	if t.RetryOf != "" {
 		a.verb, told["retry_of"] = "retry", t.RetryOf
-	case first.tail != nil:
+	} else if e.tail != nil {
 		told["coalesced"] = true
 	}
 	a.after = told
 	return a
 }
 
-// audit writes the row of a submit that inserted nothing; an insert brings its own.
+// audit writes the rows of a submit that inserted nothing; an insert brings its own.
 func (w *submit) audit(tx *gorm.DB) error {
 	if len(w.rows) > 0 {
 		return nil
 	}
-	return w.auditOf().write(tx)
+	for _, a := range w.audits() {
+		if err := a.write(tx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

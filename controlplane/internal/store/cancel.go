@@ -36,8 +36,8 @@ func (s *Store) Cancel(ctx context.Context, id, by, note string) (task.Task, err
 			return err
 		}
 		return audit{
-			actor: by, verb: "cancel", resource: "tasks", name: id, before: facts{"state": was.State},
-			after: facts{"state": after.State, "note": clean(note, maxNote)},
+			actor: by, verb: "cancel", resource: "tasks", name: id, namespace: where.Namespace,
+			before: facts{"state": was.State}, after: facts{"state": after.State, "note": clean(note, maxNote)},
 		}.write(tx)
 	}
 	err := s.settled(ctx, run, func(context.Context) (bool, error) { return false, nil })

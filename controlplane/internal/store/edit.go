@@ -43,6 +43,7 @@ func (s *Store) edited(ctx context.Context, id string, a audit, fn func(u edit) 
 		if err != nil {
 			return err
 		}
+		a.namespace = where.Namespace
 		u := edit{tx: tx, e: e, lane: lane, audit: a}
 		if err := query(tx, "edit/read", args{"task": where.Key}, &u.row); err != nil {
 			return err
@@ -211,6 +212,7 @@ func (s *Store) DeleteTask(ctx context.Context, id, actor string) error {
 		if len(met) > 0 {
 			return &HinderedError{ID: met[0].ID, State: task.State(met[0].State), Reason: HinderReason(met[0].Why)}
 		}
+		a.namespace = row.Namespace
 		a.before = facts{
 			"kind": row.Kind, "namespace": row.Namespace, "name": row.Name, "lane": row.Lane, "state": row.State, "created_by": row.CreatedBy,
 		}

@@ -123,9 +123,9 @@ noted AS (
     FROM ranked r CROSS JOIN LATERAL (
         SELECT 'submitted' AS type UNION ALL SELECT 'coalesced' FROM generate_series(1, r.absorbed)) e),
 audited AS (
-    INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, after)
-    SELECT clock.at, @by, x.peer, x.request, x.verb, 'tasks', x.name, x.after
-    FROM jsonb_to_record(CAST(@audit AS jsonb)) AS x (peer text, request text, verb text, name text, after jsonb), clock),
+    INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, namespace, after)
+    SELECT clock.at, @by, x.peer, x.request, x.verb, 'tasks', x.name, x.namespace, x.after
+    FROM jsonb_to_recordset(CAST(@audit AS jsonb)) AS x (peer text, request text, verb text, name text, namespace text, after jsonb), clock),
 needing AS (
     INSERT INTO slipway.deps (task, needs)
     SELECT r.key, coalesce(d.needs_key, n.key)

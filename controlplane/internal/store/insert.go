@@ -71,11 +71,15 @@ func (w *submit) insert(tx *gorm.DB) error {
 	if len(items) == 0 {
 		return nil
 	}
-	a, from := w.auditOf(), originOf(tx.Statement.Context)
-	row := facts{"peer": from.Peer, "request": from.Request, "verb": a.verb, "name": a.name, "after": a.after}
+	audits, from := []facts{}, originOf(tx.Statement.Context)
+	for _, a := range w.audits() {
+		audits = append(audits, facts{
+			"peer": from.Peer, "request": from.Request, "verb": a.verb, "name": a.name, "namespace": a.namespace, "after": a.after,
+		})
+	}
 	var rows []insertedRow
 	err := query(tx, "enqueue/insert", args{
-		"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller, "audit": jsonOf(row),
+		"items": jsonOf(items), "deps": jsonOf(deps), "nudge": jsonOf(nudge), "by": w.batch.Caller, "audit": jsonOf(audits),
 	}, &rows)
 	switch {
 	case sqlState(err) == uniqueViolation && constraint(err) == "tasks_fire":

@@ -17,12 +17,7 @@ import (
 // Tasks lists Tasks, the newest first. The SQL is built for the filters that are set: a statement with optional
 // conditions would get a plan that fits none of them.
 func (s *Store) Tasks(ctx context.Context, f ListFilter) (Page, error) {
-	const usual, most = 50, 500
-	limit := f.Limit
-	if limit <= 0 {
-		limit = usual
-	}
-	limit = min(limit, most)
+	limit := pageSize(f.Limit)
 	if f.Parent != "" && !validID(f.Parent) {
 		return Page{}, nil
 	}
@@ -60,6 +55,15 @@ func (s *Store) Tasks(ctx context.Context, f ListFilter) (Page, error) {
 		page.Tasks = append(page.Tasks, t)
 	}
 	return page, nil
+}
+
+// pageSize bounds what was asked for.
+func pageSize(asked int) int {
+	const usual, most = 50, 500
+	if asked <= 0 {
+		return usual
+	}
+	return min(asked, most)
 }
 
 // labels are the wanted labels as they are stored, sorted.

@@ -102,7 +102,7 @@ func (s *Store) Freeze(ctx context.Context, f Freeze, d time.Duration) (Freeze, 
 		ID                   int64
 		CreatedAt, ExpiresAt time.Time
 	}
-	a := audit{actor: f.Actor, verb: "freeze", resource: "freezes", name: f.Namespace + "/" + f.Queue}
+	a := audit{actor: f.Actor, verb: "freeze", resource: "freezes", name: f.Namespace + "/" + f.Queue, namespace: f.Namespace}
 	a.after = facts{"reason": f.Reason, "seconds": d.Seconds()}
 	err := s.audited(ctx, a, func(tx *gorm.DB, _ *effects, _ *audit) error {
 		err := query(tx, "queue/freeze", args{
@@ -119,14 +119,16 @@ func (s *Store) Freeze(ctx context.Context, f Freeze, d time.Duration) (Freeze, 
 
 // Thaw ends a freeze before its time.
 func (s *Store) Thaw(ctx context.Context, id int64, actor string) error {
-	err := s.audited(ctx, audit{actor: actor, verb: "thaw", resource: "freezes", name: fmt.Sprint(id)}, func(tx *gorm.DB, e *effects, _ *audit) error {
-		n, err := exec(tx, "queue/thaw", args{"id": id, "actor": actor})
-		if err == nil && n == 0 {
+	err := s.audited(ctx, audit{actor: actor, verb: "thaw", resource: "freezes", name: fmt.Sprint(id)}, func(tx *gorm.DB, e *effects, a *audit) error {
+		var was []string
+		err := query(tx, "queue/thaw", args{"id": id, "actor": actor}, &was)
+		if err == nil && len(was) == 0 {
 			err = ErrNotFound
 		}
 		if err != nil {
 			return err
 		}
+		a.namespace = was[0]
 		return wakeAll(tx, e)
 	})
 	if err != nil {

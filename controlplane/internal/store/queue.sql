@@ -44,8 +44,8 @@ LEFT JOIN LATERAL (
 WHERE l.key = @lane;
 
 -- name: audit
-INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, before, after)
-VALUES (slipway.stamp(), @actor, @peer, @request, @verb, @resource, @name, CAST(@before AS jsonb), CAST(@after AS jsonb));
+INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, namespace, before, after)
+VALUES (slipway.stamp(), @actor, @peer, @request, @verb, @resource, @name, @namespace, CAST(@before AS jsonb), CAST(@after AS jsonb));
 
 -- name: freeze
 INSERT INTO slipway.freezes (namespace, queue, actor, reason, created_at, expires_at)
@@ -55,7 +55,8 @@ RETURNING id, created_at, expires_at;
 
 -- name: thaw
 UPDATE slipway.freezes SET ended_at = slipway.stamp(), ended_by = @actor
-WHERE id = @id AND ended_at IS NULL AND expires_at > slipway.now();
+WHERE id = @id AND ended_at IS NULL AND expires_at > slipway.now()
+RETURNING coalesce(namespace, '') AS namespace;
 
 -- name: freezes
 SELECT id, coalesce(namespace, '') AS namespace, coalesce(queue, '') AS queue, actor, reason, created_at, expires_at

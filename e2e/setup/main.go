@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"slipway.dev/slipway/e2e/cluster/local"
+	"slipway.dev/slipway/e2e/images/archive"
 	"slipway.dev/slipway/e2e/packages"
 	"slipway.dev/slipway/e2e/postgres"
 )
@@ -39,6 +40,9 @@ func run(ctx context.Context) error {
 	if err := packages.Ensure(ctx, os.Stdout, needs...); err != nil {
 		return err
 	}
-	_, err := local.Build(ctx, os.Stdout)
+	if _, err := local.Build(ctx, os.Stdout); err != nil {
+		return err
+	}
+	_, err := archive.Build(ctx, archive.Options{Log: os.Stdout})
 	return err
 }

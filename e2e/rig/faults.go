@@ -11,7 +11,7 @@ import (
 	"slipway.dev/slipway/e2e/proxy"
 )
 
-// standBehind puts fault proxies between the replica and what it talks to.
+// standBehind puts the fault proxies between the replica and what it talks to.
 func (p *Replica) standBehind(t testing.TB, seed uint64) {
 	t.Helper()
 	database, err := proxy.NewPostgres(context.Background(), proxy.PostgresOptions{Upstream: p.rig.Postgres.Address(), Seed: seed})
@@ -20,6 +20,7 @@ func (p *Replica) standBehind(t testing.TB, seed uint64) {
 	}
 	t.Cleanup(database.Close)
 	p.Database = database
+	p.behindAPI(t, seed)
 }
 
 func (p *Replica) databaseURL() string {

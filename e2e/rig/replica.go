@@ -28,6 +28,8 @@ type Replica struct {
 	LogFile string
 	// Database breaks the way to Postgres, where Options.Proxied is set.
 	Database *proxy.Postgres
+	// Cluster breaks the way to the API server, where Options.Proxied is set.
+	Cluster *proxy.API
 
 	rig    *Rig
 	binary string
@@ -193,7 +195,7 @@ func (r *Rig) environment(p *Replica) map[string]string {
 		"SLIPWAY_NAMESPACES":   strings.Join(r.Namespaces, ","),
 		"SLIPWAY_RUNNER_IMAGE": runnerImage(r.Cluster.Profile),
 		"SLIPWAY_RUNNER_URL":   r.scheme() + r.Gate.Address,
-		"SLIPWAY_KUBECONFIG":   r.kubeconfig(),
+		"SLIPWAY_KUBECONFIG":   p.access().kubeconfig,
 		"SLIPWAY_REPLICA":      p.Name,
 		"SLIPWAY_LOG_LEVEL":    "debug",
 		"TZ":                   os.Getenv("TZ"),

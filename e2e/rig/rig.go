@@ -32,7 +32,7 @@ type Options struct {
 	Version    *Version          // of what New starts, until Upgrade; default: this tree
 	Direct     bool              // runners call the replica that made their Job; default: the gate
 	TLS        bool              // serve it, with an authority of the rig's own; default: plain HTTP
-	Proxied    bool              // a fault proxy stands before each replica: see Replica.Database
+	Proxied    bool              // a fault proxy stands before each replica: see Replica.Database and Replica.Cluster
 	Seed       uint64            // of what the proxies draw
 }
 
@@ -89,7 +89,7 @@ func New(t testing.TB, o Options) *Rig {
 		o.Version.load(t, r)
 	}
 	r.createDatabase(t)
-	r.writeKubeconfig(t)
+	r.admit(t, r.access(), r.Cluster.APIServer, r.authority(t))
 	t.Cleanup(func() { r.teardown(t) })
 	for range o.Replicas {
 		r.AddReplica(t, nil)

@@ -5,16 +5,13 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"slipway.dev/slipway/e2e/cluster/local"
@@ -102,23 +99,6 @@ func (r *Rig) makeTenant(t testing.TB) string {
 	}
 	return name
 }
-
-// writeKubeconfig makes the credentials of the control planes: the account slipway of manifests/base, nothing more.
-func (r *Rig) writeKubeconfig(t testing.TB) {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["rig"] = &clientcmdapi.Cluster{Server: r.Cluster.APIServer, CertificateAuthorityData: r.authority(t)}
-	config.AuthInfos["slipway"] = &clientcmdapi.AuthInfo{
-		Token: r.token(t, "slipway-system", "slipway", &authenticationv1.TokenRequestSpec{}),
-	}
-	config.Contexts["rig"] = &clientcmdapi.Context{Cluster: "rig", AuthInfo: "slipway"}
-	config.CurrentContext = "rig"
-	if err := clientcmd.WriteToFile(*config, r.kubeconfig()); err != nil {
-		t.Fatalf("write a kubeconfig: %v", err)
-	}
-}
-
-func (r *Rig) kubeconfig() string { return filepath.Join(r.dir, "slipway.kubeconfig") }
 
 func (r *Rig) authority(t testing.TB) []byte {
 	t.Helper()

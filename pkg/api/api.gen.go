@@ -76,6 +76,39 @@ func (e Class) Valid() bool {
 	}
 }
 
+// Defines values for ManyItemResult.
+const (
+	ManyCanceled  ManyItemResult = "canceled"
+	ManyCanceling ManyItemResult = "canceling"
+	ManyCoalesced ManyItemResult = "coalesced"
+	ManyCreated   ManyItemResult = "created"
+	ManyEnded     ManyItemResult = "ended"
+	ManyRefused   ManyItemResult = "refused"
+	ManyRepeated  ManyItemResult = "repeated"
+)
+
+// Valid indicates whether the value is a known member of the ManyItemResult enum.
+func (e ManyItemResult) Valid() bool {
+	switch e {
+	case ManyCanceled:
+		return true
+	case ManyCanceling:
+		return true
+	case ManyCoalesced:
+		return true
+	case ManyCreated:
+		return true
+	case ManyEnded:
+		return true
+	case ManyRefused:
+		return true
+	case ManyRepeated:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Mode.
 const (
 	ModeLatest   Mode = "latest"
@@ -412,6 +445,24 @@ type CancelTask struct {
 	Note string `json:"note,omitempty,omitzero"`
 }
 
+// CancelTasks defines model for CancelTasks.
+type CancelTasks struct {
+	// DryRun Show what matches and store nothing. Default false.
+	DryRun OnlyShow `json:"dry_run,omitempty,omitzero"`
+
+	// ExpectedCount How many match, as the dry run said. Needed where `dry_run` is not set.
+	ExpectedCount *ExpectedCount `json:"expected_count,omitempty"`
+
+	// Filter Which Tasks. All that is given must match; something must be given.
+	Filter TaskFilter `json:"filter"`
+
+	// Note Why, for people. Kept in each Task's history. Default, none.
+	Note string `json:"note,omitempty,omitzero"`
+
+	// Selection Which ones match, as the dry run said. Default, only their number is compared.
+	Selection Selection `json:"selection,omitempty,omitzero"`
+}
+
 // ChangeKind defines model for ChangeKind.
 type ChangeKind struct {
 	// Executor `job` or `off`; `null` is the kind's default.
@@ -498,6 +549,9 @@ type EventPage struct {
 
 // EventPosition A place in a stream of events, to go on from.
 type EventPosition = string
+
+// ExpectedCount How many match, as the dry run said. Needed where `dry_run` is not set.
+type ExpectedCount = int32
 
 // FieldError defines model for FieldError.
 type FieldError struct {
@@ -717,6 +771,41 @@ type LimitList struct {
 	Namespace Namespace `json:"namespace"`
 }
 
+// ManyItem defines model for ManyItem.
+type ManyItem struct {
+	// ID A UUID in lower case.
+	ID ID `json:"id"`
+
+	// Reason Why it was refused, for people.
+	Reason string `json:"reason,omitempty,omitzero"`
+
+	// Result Of a retry: `created`, `repeated` (it was submitted again before), `coalesced`, `refused`. Of a cancel:
+	// `canceled`, `canceling`, `ended` (it ended before).
+	Result ManyItemResult `json:"result"`
+
+	// Task Id of the new Task.
+	Task string `json:"task,omitempty,omitzero"`
+}
+
+// ManyItemResult Of a retry: `created`, `repeated` (it was submitted again before), `coalesced`, `refused`. Of a cancel:
+// `canceled`, `canceling`, `ended` (it ended before).
+type ManyItemResult string
+
+// ManyResult defines model for ManyResult.
+type ManyResult struct {
+	// Count How many match.
+	Count int32 `json:"count"`
+
+	// Items What became of each; of a dry run, those that would be refused.
+	Items []ManyItem `json:"items"`
+
+	// Sample Of a dry run, the first 20.
+	Sample []Task `json:"sample,omitempty,omitzero"`
+
+	// Selection Which ones match, as one word.
+	Selection string `json:"selection"`
+}
+
 // Mode How the lane treats several Tasks. `strict`: all, in order. `latest`: a newer one is absorbed by the lane's
 // queued tail of the same kind. `parallel`: no order.
 type Mode string
@@ -736,6 +825,9 @@ type ObjectRef struct {
 // OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
 // `replace`: end or cancel what the kind supersedes, and go next.
 type OnConflict string
+
+// OnlyShow Show what matches and store nothing. Default false.
+type OnlyShow = bool
 
 // Outcome Why an Attempt ended. `succeeded`; `failed` (report, non-zero exit, signal, out of memory); `rejected`
 // (permanent, never tried again); `timed_out`; `lost` (evicted, node gone, deleted); `canceled`.
@@ -872,6 +964,9 @@ type QueueList struct {
 // QueueName Name of a queue.
 type QueueName = string
 
+// Reason Machine-readable cause of an end, as `exit_code`, `oom_killed`, `evicted`, `image_pull`.
+type Reason = string
+
 // Resources Kubernetes quantities by resource name, as `cpu` to `500m`.
 type Resources map[string]string
 
@@ -890,8 +985,26 @@ type Retry struct {
 	Lost *int32 `json:"lost,omitempty"`
 }
 
+// RetryTasks defines model for RetryTasks.
+type RetryTasks struct {
+	// DryRun Show what matches and store nothing. Default false.
+	DryRun OnlyShow `json:"dry_run,omitempty,omitzero"`
+
+	// ExpectedCount How many match, as the dry run said. Needed where `dry_run` is not set.
+	ExpectedCount *ExpectedCount `json:"expected_count,omitempty"`
+
+	// Filter Which Tasks. All that is given must match; something must be given.
+	Filter TaskFilter `json:"filter"`
+
+	// Selection Which ones match, as the dry run said. Default, only their number is compared.
+	Selection Selection `json:"selection,omitempty,omitzero"`
+}
+
 // RunIf When a Task with `after` may run. Else it fails with `dependency_failed`.
 type RunIf string
+
+// Selection Which ones match, as the dry run said. Default, only their number is compared.
+type Selection = string
 
 // Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
 type Spec struct {
@@ -936,6 +1049,15 @@ type Spec struct {
 
 	// StartDeadline Seconds from the launch until a handler must be at work. Default 120.
 	StartDeadline *float64 `json:"start_deadline,omitempty"`
+}
+
+// Spent What the Attempts cost so far, of the two budgets in `spec.retry`.
+type Spent struct {
+	// Attempts Of `attempts`, the Task's own.
+	Attempts int32 `json:"attempts"`
+
+	// Lost Of `lost`, that for trouble of the infrastructure.
+	Lost int32 `json:"lost"`
 }
 
 // StartAnswer defines model for StartAnswer.
@@ -1154,6 +1276,9 @@ type Task struct {
 	// Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
 	Spec Spec `json:"spec"`
 
+	// Spent What the Attempts cost so far, of the two budgets in `spec.retry`.
+	Spent Spent `json:"spent"`
+
 	// StartedAt When it was first claimed.
 	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
 
@@ -1161,6 +1286,42 @@ type Task struct {
 	// `failed`, `canceled`: ended, never changes again.
 	State   State    `json:"state"`
 	Waiting *Waiting `json:"waiting,omitempty"`
+}
+
+// TaskFilter Which Tasks. All that is given must match; something must be given.
+type TaskFilter struct {
+	// CreatedAfter Created at or after this instant.
+	CreatedAfter time.Time `json:"created_after,omitempty,omitzero"`
+
+	// CreatedBefore Created before this instant.
+	CreatedBefore time.Time `json:"created_before,omitempty,omitzero"`
+
+	// EndedAfter Ended at or after this instant.
+	EndedAfter time.Time `json:"ended_after,omitempty,omitzero"`
+
+	// EndedBefore Ended before this instant.
+	EndedBefore time.Time `json:"ended_before,omitempty,omitzero"`
+
+	// Kind Name of a kind, as `command.run`.
+	Kind KindName `json:"kind,omitempty,omitzero"`
+
+	// Labels Labels for filters, at most 16. Keys and values as Kubernetes labels; keys of slipway.dev are taken.
+	Labels Labels `json:"labels,omitempty,omitzero"`
+
+	// Lane The key under which work is ordered, `family:namespace/name`.
+	Lane Lane `json:"lane,omitempty,omitzero"`
+
+	// Namespace Of this namespace. Default, all namespaces.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Queue Name of a queue.
+	Queue QueueName `json:"queue,omitempty,omitzero"`
+
+	// Reason Machine-readable cause of an end, as `exit_code`, `oom_killed`, `evicted`, `image_pull`.
+	Reason Reason `json:"reason,omitempty,omitzero"`
+
+	// State In this state. Default, `failed` for a retry, `queued` and `running` for a cancel.
+	State State `json:"state,omitempty,omitzero"`
 }
 
 // TaskPage defines model for TaskPage.
@@ -1304,6 +1465,15 @@ type ListTasksParams struct {
 	// CreatedBefore Only Tasks created before this instant.
 	CreatedBefore *time.Time `form:"created_before,omitempty" json:"created_before,omitempty"`
 
+	// Reason Only Tasks whose last end had this reason.
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// EndedAfter Only Tasks that ended at or after this instant.
+	EndedAfter *time.Time `form:"ended_after,omitempty" json:"ended_after,omitempty"`
+
+	// EndedBefore Only Tasks that ended before this instant.
+	EndedBefore *time.Time `form:"ended_before,omitempty" json:"ended_before,omitempty"`
+
 	// Limit Most items on one page. Default 50.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -1353,6 +1523,18 @@ type SubmitBatchParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// CancelTasksParams defines parameters for CancelTasks.
+type CancelTasksParams struct {
+	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RetryTasksParams defines parameters for RetryTasks.
+type RetryTasksParams struct {
+	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ChangeKindJSONRequestBody defines body for ChangeKind for application/json ContentType.
 type ChangeKindJSONRequestBody = ChangeKind
 
@@ -1391,3 +1573,9 @@ type HoldTaskJSONRequestBody = HoldTask
 
 // SubmitBatchJSONRequestBody defines body for SubmitBatch for application/json ContentType.
 type SubmitBatchJSONRequestBody = SubmitBatch
+
+// CancelTasksJSONRequestBody defines body for CancelTasks for application/json ContentType.
+type CancelTasksJSONRequestBody = CancelTasks
+
+// RetryTasksJSONRequestBody defines body for RetryTasks for application/json ContentType.
+type RetryTasksJSONRequestBody = RetryTasks

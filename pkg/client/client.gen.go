@@ -398,6 +398,70 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/tasks:batch (the `SubmitBatch` operationId).
 	SubmitBatch(ctx context.Context, params *SubmitBatchParams, body SubmitBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CancelTasksWithBody Cancel many Tasks
+	//
+	// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+	// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+	// `POST /v1/tasks:retry`.
+	//
+	// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+	CancelTasksWithBody(ctx context.Context, params *CancelTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelTasks Cancel many Tasks
+	//
+	// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+	// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+	// `POST /v1/tasks:retry`.
+	//
+	// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+	CancelTasks(ctx context.Context, params *CancelTasksParams, body CancelTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryTasksWithBody Submit many ended Tasks again
+	//
+	// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+	// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+	// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+	//
+	// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+	// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+	// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+	// of each what became of it. More than 5,000 answer 422.
+	//
+	// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+	// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+	RetryTasksWithBody(ctx context.Context, params *RetryTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryTasks Submit many ended Tasks again
+	//
+	// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+	// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+	// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+	//
+	// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+	// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+	// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+	// of each what became of it. More than 5,000 answer 422.
+	//
+	// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+	// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+	RetryTasks(ctx context.Context, params *RetryTasksParams, body RetryTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetVersion What this server is
 	//
 	// Needs no identity.
@@ -1044,6 +1108,110 @@ func (c *Wire) SubmitBatchWithBody(ctx context.Context, params *SubmitBatchParam
 // Corresponds with POST /v1/tasks:batch (the `SubmitBatch` operationId).
 func (c *Wire) SubmitBatch(ctx context.Context, params *SubmitBatchParams, body SubmitBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSubmitBatchRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelTasksWithBody Cancel many Tasks
+//
+// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+// `POST /v1/tasks:retry`.
+//
+// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+func (c *Wire) CancelTasksWithBody(ctx context.Context, params *CancelTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelTasksRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelTasks Cancel many Tasks
+//
+// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+// `POST /v1/tasks:retry`.
+//
+// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+func (c *Wire) CancelTasks(ctx context.Context, params *CancelTasksParams, body CancelTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelTasksRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryTasksWithBody Submit many ended Tasks again
+//
+// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+//
+// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+// of each what became of it. More than 5,000 answer 422.
+//
+// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+func (c *Wire) RetryTasksWithBody(ctx context.Context, params *RetryTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryTasksRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryTasks Submit many ended Tasks again
+//
+// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+//
+// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+// of each what became of it. More than 5,000 answer 422.
+//
+// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+func (c *Wire) RetryTasks(ctx context.Context, params *RetryTasksParams, body RetryTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryTasksRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1752,6 +1920,42 @@ func NewListTasksRequest(server string, params *ListTasksParams) (*http.Request,
 
 		}
 
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EndedAfter != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_after", *params.EndedAfter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EndedBefore != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "ended_before", *params.EndedBefore, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
@@ -2411,6 +2615,116 @@ func NewSubmitBatchRequestWithBody(server string, params *SubmitBatchParams, con
 	return req, nil
 }
 
+// NewCancelTasksRequest calls the generic CancelTasks builder with application/json body
+func NewCancelTasksRequest(server string, params *CancelTasksParams, body CancelTasksJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelTasksRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCancelTasksRequestWithBody constructs an http.Request for the CancelTasks method, with any body, and a specified content type
+func NewCancelTasksRequestWithBody(server string, params *CancelTasksParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks:cancel")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRetryTasksRequest calls the generic RetryTasks builder with application/json body
+func NewRetryTasksRequest(server string, params *RetryTasksParams, body RetryTasksJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryTasksRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewRetryTasksRequestWithBody constructs an http.Request for the RetryTasks method, with any body, and a specified content type
+func NewRetryTasksRequestWithBody(server string, params *RetryTasksParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/tasks:retry")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetVersionRequest constructs an http.Request for the GetVersion method
 func NewGetVersionRequest(server string) (*http.Request, error) {
 	var err error
@@ -2817,6 +3131,70 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/tasks:batch (the `SubmitBatch` operationId).
 	SubmitBatchWithResponse(ctx context.Context, params *SubmitBatchParams, body SubmitBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*SubmitBatchResponse, error)
+
+	// CancelTasksWithBodyWithResponse Cancel many Tasks
+	//
+	// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+	// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+	// `POST /v1/tasks:retry`.
+	//
+	// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+	CancelTasksWithBodyWithResponse(ctx context.Context, params *CancelTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelTasksResponse, error)
+
+	// CancelTasksWithResponse Cancel many Tasks
+	//
+	// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+	// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+	// `POST /v1/tasks:retry`.
+	//
+	// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+	CancelTasksWithResponse(ctx context.Context, params *CancelTasksParams, body CancelTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelTasksResponse, error)
+
+	// RetryTasksWithBodyWithResponse Submit many ended Tasks again
+	//
+	// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+	// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+	// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+	//
+	// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+	// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+	// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+	// of each what became of it. More than 5,000 answer 422.
+	//
+	// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+	// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+	RetryTasksWithBodyWithResponse(ctx context.Context, params *RetryTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryTasksResponse, error)
+
+	// RetryTasksWithResponse Submit many ended Tasks again
+	//
+	// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+	// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+	// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+	//
+	// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+	// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+	// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+	// of each what became of it. More than 5,000 answer 422.
+	//
+	// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+	// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+	RetryTasksWithResponse(ctx context.Context, params *RetryTasksParams, body RetryTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryTasksResponse, error)
 
 	// GetVersionWithResponse What this server is
 	//
@@ -3480,6 +3858,56 @@ func (r SubmitBatchResponse) StatusCode() int {
 	return 0
 }
 
+type CancelTasksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ManyResult
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelTasksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelTasksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type RetryTasksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ManyResult
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryTasksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryTasksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
 type GetVersionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4043,6 +4471,94 @@ func (c *ClientWithResponses) SubmitBatchWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseSubmitBatchResponse(rsp)
+}
+
+// CancelTasksWithBodyWithResponse Cancel many Tasks
+//
+// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+// `POST /v1/tasks:retry`.
+//
+// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+func (c *ClientWithResponses) CancelTasksWithBodyWithResponse(ctx context.Context, params *CancelTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelTasksResponse, error) {
+	rsp, err := c.CancelTasksWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelTasksResponse(rsp)
+}
+
+// CancelTasksWithResponse Cancel many Tasks
+//
+// Cancels each queued or running Task that matches and was not asked to stop yet, as `POST /v1/tasks/{id}/cancel`
+// does, the oldest first. Children of a composite Task follow it. Preview, guard, key and bound are those of
+// `POST /v1/tasks:retry`.
+//
+// Needs `list` on `tasks` as a list does, and `create` on `tasks/cancel` in every namespace that it touches.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks:cancel (the `CancelTasks` operationId).
+func (c *ClientWithResponses) CancelTasksWithResponse(ctx context.Context, params *CancelTasksParams, body CancelTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelTasksResponse, error) {
+	rsp, err := c.CancelTasks(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelTasksResponse(rsp)
+}
+
+// RetryTasksWithBodyWithResponse Submit many ended Tasks again
+//
+// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+//
+// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+// of each what became of it. More than 5,000 answer 422.
+//
+// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+func (c *ClientWithResponses) RetryTasksWithBodyWithResponse(ctx context.Context, params *RetryTasksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryTasksResponse, error) {
+	rsp, err := c.RetryTasksWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryTasksResponse(rsp)
+}
+
+// RetryTasksWithResponse Submit many ended Tasks again
+//
+// Submits each ended Task that matches again, as `POST /v1/tasks/{id}/retry` does, the oldest first, in
+// transactions of 100. Left out is what was submitted again before, what is part of a composite Task, and in lanes
+// of mode `latest` all but the newest of a kind: asked twice, nothing is retried twice.
+//
+// Ask with `dry_run` first: nothing is stored, and `count`, `selection` and a sample say what matches. What is then
+// done is what was shown: 409 `selection_changed` unless `expected_count`, and `selection` where it is given, still
+// hold. With an idempotency key the selection is kept: the same request again goes on with the same Tasks, and says
+// of each what became of it. More than 5,000 answer 422.
+//
+// Needs `list` on `tasks` as a list does, and in every namespace that it touches `create` on `tasks/retry` and what
+// a submit of those Tasks needs; 403 stores nothing. A Task that the rules of today refuse is `refused` by itself.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/tasks:retry (the `RetryTasks` operationId).
+func (c *ClientWithResponses) RetryTasksWithResponse(ctx context.Context, params *RetryTasksParams, body RetryTasksJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryTasksResponse, error) {
+	rsp, err := c.RetryTasks(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryTasksResponse(rsp)
 }
 
 // GetVersionWithResponse What this server is
@@ -4978,6 +5494,72 @@ func ParseSubmitBatchResponse(rsp *http.Response) (*SubmitBatchResponse, error) 
 			headers.IdempotentReplayed = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelTasksResponse parses an HTTP response from a CancelTasksWithResponse call
+func ParseCancelTasksResponse(rsp *http.Response) (*CancelTasksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelTasksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ManyResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryTasksResponse parses an HTTP response from a RetryTasksWithResponse call
+func ParseRetryTasksResponse(rsp *http.Response) (*RetryTasksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryTasksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ManyResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -164,7 +164,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 	e := edge{store: p.store, counts: p.counts}
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
 		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep}),
-		Submitter: e, Finder: e, History: e, Canceler: e, Holder: e, Editor: e,
+		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
 		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Audit: e,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store},

@@ -49,7 +49,7 @@ func batchOf(s httpapi.Submission) store.Batch {
 	for i, item := range s.Items {
 		batch.Items[i] = store.Item{
 			Task: item.Task, OnConflict: item.OnConflict, Supersedes: item.Supersedes, Key: item.Key, Hash: item.Hash,
-			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay,
+			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay, Once: item.Once,
 		}
 	}
 	return batch
@@ -73,14 +73,7 @@ func (e edge) Find(ctx context.Context, id string) (task.Task, httpapi.View, err
 
 // List lists Tasks.
 func (e edge) List(ctx context.Context, f httpapi.Filter) (httpapi.Page, error) {
-	filter := store.ListFilter{
-		Kind: f.Kind, State: f.State, Lane: f.Lane, Queue: f.Queue, Labels: f.Labels, Cursor: f.Cursor, Limit: f.Limit,
-		CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore,
-	}
-	if f.Namespace != "" {
-		filter.Namespaces = []string{f.Namespace}
-	}
-	page, err := e.store.Tasks(ctx, filter)
+	page, err := e.store.Tasks(ctx, listFilter(f))
 	if err != nil {
 		return httpapi.Page{}, badPosition(err)
 	}
@@ -89,6 +82,54 @@ func (e edge) List(ctx context.Context, f httpapi.Filter) (httpapi.Page, error) 
 		out.Items[i].Task = t
 	}
 	return out, nil
+}
+
+func listFilter(f httpapi.Filter) store.ListFilter {
+	filter := store.ListFilter{
+		Kind: f.Kind, State: f.State, Reason: f.Reason, Lane: f.Lane, Queue: f.Queue, Labels: f.Labels, Cursor: f.Cursor, Limit: f.Limit,
+		CreatedAfter: f.CreatedAfter, CreatedBefore: f.CreatedBefore, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
+	}
+	if f.Namespace != "" {
+		filter.Namespaces = []string{f.Namespace}
+	}
+	return filter
+}
+
+// Pick names Tasks for a change of many.
+func (e edge) Pick(ctx context.Context, f httpapi.Filter, rule httpapi.PickRule, most int) ([]httpapi.Picked, error) {
+	which := map[httpapi.PickRule]store.PickRule{httpapi.PickEnded: store.PickEnded, httpapi.PickOpen: store.PickOpen}[rule]
+	all, err := e.store.Pick(ctx, listFilter(f), which, most)
+	return pickedOf(all), known(err)
+}
+
+// Load reads Tasks.
+func (e edge) Load(ctx context.Context, ids []string) ([]task.Task, error) {
+	all, err := e.store.TasksByID(ctx, ids)
+	return all, known(err)
+}
+
+// Pinned gives what was kept under a key.
+func (e edge) Pinned(ctx context.Context, p httpapi.Pin) ([]httpapi.Picked, bool, error) {
+	all, ok, err := e.store.Pinned(ctx, store.Pin(p))
+	return pickedOf(all), ok, edgeError(err)
+}
+
+// Keep keeps under a key which Tasks are meant.
+func (e edge) Keep(ctx context.Context, p httpapi.Pin, all []httpapi.Picked) ([]httpapi.Picked, error) {
+	ids := make([]string, len(all))
+	for i, t := range all {
+		ids[i] = t.ID
+	}
+	kept, err := e.store.Keep(ctx, store.Pin(p), ids)
+	return pickedOf(kept), edgeError(err)
+}
+
+func pickedOf(all []store.Picked) []httpapi.Picked {
+	out := make([]httpapi.Picked, len(all))
+	for i, t := range all {
+		out[i] = httpapi.Picked(t)
+	}
+	return out
 }
 
 // Attempts lists the Attempts of a Task.

@@ -108,3 +108,45 @@ func TestARetryOfAnyImageRunsWhatRanBefore(t *testing.T) {
 		t.Errorf("retry: %+v", again.Spec)
 	}
 }
+
+func TestManyAreCanceledAndRetriedOnceOverARealStore(t *testing.T) {
+	w := newTown(t)
+	var ids []string
+	for range 3 {
+		ids = append(ids, must[api.Task](w, w.send("ada", "POST", "/v1/tasks", hello), 201).ID)
+	}
+	do := func(path, body, key string) api.ManyResult {
+		t.Helper()
+		var header []string
+		if key != "" {
+			header = []string{"Idempotency-Key", key}
+		}
+		return must[api.ManyResult](w, w.send("bob", "POST", path, body, header...), 200)
+	}
+	shown := do("/v1/tasks:cancel", `{"filter":{"kind":"command.run"},"dry_run":true}`, "")
+	if shown.Count != 3 || len(shown.Sample) != 3 || shown.Sample[0].ID != ids[0] {
+		t.Fatalf("shown %+v", shown)
+	}
+	if done := do("/v1/tasks:cancel", `{"filter":{"kind":"command.run"},"expected_count":3,"selection":"`+shown.Selection+`"}`, ""); done.Items[2].Result != api.ManyCanceled {
+		t.Errorf("canceled %+v", done.Items)
+	}
+	if page := must[api.TaskPage](w, w.send("bob", "GET", "/v1/tasks?reason=cancel", ""), 200); len(page.Items) != 3 {
+		t.Errorf("%d tasks have reason cancel", len(page.Items))
+	}
+	again := `{"filter":{"state":"canceled","reason":"cancel"},"expected_count":3}`
+	first := do("/v1/tasks:retry", again, "k")
+	second := do("/v1/tasks:retry", again, "k")
+	for i, item := range second.Items {
+		if item.Result != api.ManyRepeated || item.ID != ids[i] || item.Task != first.Items[i].Task || first.Items[i].Result != api.ManyCreated {
+			t.Errorf("the same request again: %+v, first %+v", item, first.Items[i])
+		}
+	}
+	if made := must[api.Task](w, w.send("bob", "GET", "/v1/tasks/"+first.Items[0].Task, ""), 200); made.RetryOf != ids[0] || made.CreatedBy != "bob" {
+		t.Errorf("made %+v", made)
+	}
+	must[api.Problem](w, w.send("bob", "POST", "/v1/tasks:retry", again), 409)
+	if left := do("/v1/tasks:retry", `{"filter":{"state":"canceled"},"dry_run":true}`, ""); left.Count != 0 {
+		t.Errorf("%d would be retried again", left.Count)
+	}
+	must[api.Problem](w, w.send("bob", "POST", "/v1/tasks:retry", `{"filter":{"state":"canceled"},"expected_count":1}`, "Idempotency-Key", "k"), 409)
+}

@@ -38,6 +38,18 @@ type (
 		List(ctx context.Context, f Filter) (Page, error)
 	}
 
+	// Picker finds the Tasks of a change of many.
+	Picker interface {
+		// Pick names the Tasks that match, the oldest first, at most so many.
+		Pick(ctx context.Context, f Filter, rule PickRule, most int) ([]Picked, error)
+		// Load reads Tasks in the order of their ids; one that is gone is left out.
+		Load(ctx context.Context, ids []string) ([]task.Task, error)
+		// Pinned gives what an earlier request with the same key kept; a *ConflictError where that was another request.
+		Pinned(ctx context.Context, p Pin) (all []Picked, ok bool, err error)
+		// Keep keeps which Tasks a request is about, and gives what another with the same key has kept meanwhile.
+		Keep(ctx context.Context, p Pin, all []Picked) ([]Picked, error)
+	}
+
 	// History reads what happened to a Task. ErrBadPosition refuses a position.
 	History interface {
 		Attempts(ctx context.Context, taskID string) ([]task.Attempt, error)
@@ -124,6 +136,25 @@ type Item struct {
 	RunIf      string
 	RunAt      time.Time
 	Delay      time.Duration
+	Once       bool // not where the Task that it repeats was submitted again before
+}
+
+// PickRule says which Tasks a change of many can be about.
+type PickRule int
+
+// The rules.
+const (
+	PickEnded PickRule = iota // ended, and not submitted again yet
+	PickOpen                  // not ended, and not asked to stop yet
+)
+
+// Picked is a Task that a change of many is about.
+type Picked struct{ ID, Namespace, Kind string }
+
+// Pin is the idempotency key of a change of many.
+type Pin struct {
+	Caller, Key string
+	Hash        []byte
 }
 
 // QueueView is a line of Tasks with its limits and what stands in it.
@@ -191,8 +222,10 @@ type View struct {
 type Filter struct {
 	Namespace, Kind, Queue, Lane, Cursor string
 	State                                task.State
+	Reason                               task.Reason
 	Labels                               map[string]string
 	CreatedAfter, CreatedBefore          time.Time
+	EndedAfter, EndedBefore              time.Time
 	Limit                                int
 }
 

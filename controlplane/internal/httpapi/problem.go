@@ -64,6 +64,7 @@ func problemOf(err error) answer {
 		hindered  *HinderedError
 		full      *FullError
 		hasty     *HastyError
+		changed   *ChangedError
 		missing   *MissingLogError
 		tooLarge  *http.MaxBytesError
 	)
@@ -97,6 +98,8 @@ func problemOf(err error) answer {
 		return a
 	case errors.As(err, &hindered):
 		return hindering(hindered)
+	case errors.As(err, &changed):
+		return problem(http.StatusConflict, "selection_changed", fmt.Sprintf("other tasks match than were shown, %d by now; dry_run shows them", changed.Count))
 	case errors.Is(err, task.ErrOtherPod):
 		return problem(http.StatusConflict, "other_pod", "another pod has started this attempt")
 	case errors.Is(err, task.ErrStale):

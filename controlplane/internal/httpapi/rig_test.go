@@ -55,6 +55,11 @@ type backend struct {
 	task     task.Task
 	carries  error
 
+	many   []Picked // what Pick finds; nil: one Task
+	change func(*task.Task)
+	pins   map[string][]Picked
+	refuse []error // of the Submits to come
+
 	cancelErr error
 	editErr   error
 	queue     QueueView
@@ -90,6 +95,11 @@ func (b *backend) Submit(_ context.Context, s Submission) ([]Accepted, error) {
 	if b.fail != nil {
 		return nil, b.fail
 	}
+	if len(b.refuse) > 0 {
+		err := b.refuse[0]
+		b.refuse = b.refuse[1:]
+		return nil, err
+	}
 	b.submitted = append(b.submitted, s)
 	out := make([]Accepted, len(s.Items))
 	for i, item := range s.Items {
@@ -122,6 +132,41 @@ func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
 func (b *backend) List(_ context.Context, f Filter) (Page, error) {
 	b.filters = append(b.filters, f)
 	return Page{Items: []Listed{{Task: b.task}}, Next: "more"}, b.fail
+}
+
+// Pick plays a store that holds the one ended Task for every filter.
+func (b *backend) Pick(_ context.Context, f Filter, rule PickRule, _ int) ([]Picked, error) {
+	b.filters = append(b.filters, f)
+	if b.many != nil {
+		return b.many, b.fail
+	}
+	id := endedID
+	if rule == PickOpen {
+		id = taskID
+	}
+	return []Picked{{ID: id, Namespace: "shop", Kind: "command.run"}}, b.fail
+}
+
+func (b *backend) Load(ctx context.Context, ids []string) ([]task.Task, error) {
+	out := make([]task.Task, len(ids))
+	for i, id := range ids {
+		out[i] = b.task
+		out[i].ID, out[i].State = id, task.Failed
+		if b.change != nil {
+			b.change(&out[i])
+		}
+	}
+	return out, b.fail
+}
+
+func (b *backend) Pinned(_ context.Context, p Pin) ([]Picked, bool, error) {
+	all, ok := b.pins[p.Key]
+	return all, ok, b.fail
+}
+
+func (b *backend) Keep(_ context.Context, p Pin, all []Picked) ([]Picked, error) {
+	b.pins[p.Key] = all
+	return all, b.fail
 }
 
 func (b *backend) Attempts(context.Context, string) ([]task.Attempt, error) {
@@ -258,6 +303,7 @@ func newRig(t testing.TB) *rig {
 		attempts: []task.Attempt{{ID: 7, Number: 1, State: task.Started, ClaimedAt: time.Unix(1, 0)}},
 		queue:    QueueView{Name: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Rate: 2, Burst: 6},
 		switched: map[string]Switched{},
+		pins:     map[string][]Picked{},
 		log:      io.NopCloser(strings.NewReader("hello\n")),
 	}}
 	r.paced(Pace{})
@@ -269,7 +315,7 @@ func (r *rig) paced(p Pace) {
 	r.Helper()
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
+		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},

@@ -40,6 +40,8 @@ type route struct {
 var routes = []route{
 	{http.MethodPost, "/v1/tasks", user, submitBody, false},
 	{http.MethodPost, "/v1/tasks:batch", user, batchBody, false},
+	{http.MethodPost, "/v1/tasks:retry", user, smallBody, false},
+	{http.MethodPost, "/v1/tasks:cancel", user, smallBody, false},
 	{http.MethodGet, "/v1/tasks", user, noBody, false},
 	{http.MethodGet, "/v1/tasks/{id}", user, noBody, false},
 	{http.MethodPatch, "/v1/tasks/{id}", user, smallBody, false},

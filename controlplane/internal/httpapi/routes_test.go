@@ -25,6 +25,8 @@ var everyRoute = []struct {
 }{
 	{request{method: "POST", path: "/v1/tasks", body: good}, "user", 201, 403, 403, 403},
 	{request{method: "POST", path: "/v1/tasks:batch", body: `{"tasks":[` + good + `]}`}, "user", 201, 403, 403, 403},
+	{request{method: "POST", path: "/v1/tasks:retry", body: `{"filter":{"namespace":"shop"},"expected_count":1}`}, "user", 200, 403, 403, 403},
+	{request{method: "POST", path: "/v1/tasks:cancel", body: `{"filter":{"namespace":"shop"},"expected_count":1}`}, "user", 200, 403, 403, 200},
 	{request{method: "GET", path: "/v1/tasks?namespace=shop"}, "user", 200, 403, 200, 200},
 	{request{method: "GET", path: "/v1/tasks/" + taskID}, "user", 200, 404, 200, 200},
 	{request{method: "PATCH", path: "/v1/tasks/" + taskID, body: `{"class":"high"}`}, "user", 200, 404, 403, 200},

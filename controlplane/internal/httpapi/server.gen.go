@@ -103,6 +103,12 @@ type ServerInterface interface {
 	// SubmitBatch Submit up to 1,000 Tasks, all or none
 	// (POST /v1/tasks:batch)
 	SubmitBatch(c *gin.Context, params SubmitBatchParams)
+	// CancelTasks Cancel many Tasks
+	// (POST /v1/tasks:cancel)
+	CancelTasks(c *gin.Context, params CancelTasksParams)
+	// RetryTasks Submit many ended Tasks again
+	// (POST /v1/tasks:retry)
+	RetryTasks(c *gin.Context, params RetryTasksParams)
 	// GetVersion What this server is
 	// (GET /v1/version)
 	GetVersion(c *gin.Context)
@@ -561,6 +567,30 @@ func (siw *ServerInterfaceWrapper) ListTasks(c *gin.Context) {
 		return
 	}
 
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", c.Request.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter reason: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "ended_after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_after", c.Request.URL.Query(), &params.EndedAfter, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter ended_after: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "ended_before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_before", c.Request.URL.Query(), &params.EndedBefore, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter ended_before: %w", err), http.StatusBadRequest)
+		return
+	}
+
 	// ------------- Optional query parameter "limit" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
@@ -995,6 +1025,86 @@ func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
 	siw.Handler.SubmitBatch(c, params)
 }
 
+// CancelTasks operation middleware
+func (siw *ServerInterfaceWrapper) CancelTasks(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelTasksParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CancelTasks(c, params)
+}
+
+// RetryTasks operation middleware
+func (siw *ServerInterfaceWrapper) RetryTasks(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryTasksParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for Idempotency-Key, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter Idempotency-Key: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RetryTasks(c, params)
+}
+
 // GetVersion operation middleware
 func (siw *ServerInterfaceWrapper) GetVersion(c *gin.Context) {
 
@@ -1038,6 +1148,8 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/v1/tasks", wrapper.ListTasks)
 	router.POST(options.BaseURL+"/v1/tasks", wrapper.SubmitTask)
 	router.POST(options.BaseURL+"/v1/tasks\\:batch", wrapper.SubmitBatch)
+	router.POST(options.BaseURL+"/v1/tasks\\:retry", wrapper.RetryTasks)
+	router.POST(options.BaseURL+"/v1/tasks\\:cancel", wrapper.CancelTasks)
 	router.DELETE(options.BaseURL+"/v1/tasks/:id", wrapper.DeleteTask)
 	router.GET(options.BaseURL+"/v1/tasks/:id", wrapper.GetTask)
 	router.PATCH(options.BaseURL+"/v1/tasks/:id", wrapper.ChangeTask)
@@ -2291,6 +2403,86 @@ func (response SubmitBatchdefaultApplicationProblemPlusJSONResponse) VisitSubmit
 	return err
 }
 
+type CancelTasksRequestObject struct {
+	Params CancelTasksParams
+	Body   *CancelTasksJSONRequestBody
+}
+
+type CancelTasksResponseObject interface {
+	VisitCancelTasksResponse(w http.ResponseWriter) error
+}
+
+type CancelTasks200JSONResponse ManyResult
+
+func (response CancelTasks200JSONResponse) VisitCancelTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelTasksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CancelTasksdefaultApplicationProblemPlusJSONResponse) VisitCancelTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTasksRequestObject struct {
+	Params RetryTasksParams
+	Body   *RetryTasksJSONRequestBody
+}
+
+type RetryTasksResponseObject interface {
+	VisitRetryTasksResponse(w http.ResponseWriter) error
+}
+
+type RetryTasks200JSONResponse ManyResult
+
+func (response RetryTasks200JSONResponse) VisitRetryTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryTasksdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RetryTasksdefaultApplicationProblemPlusJSONResponse) VisitRetryTasksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetVersionRequestObject struct {
 }
 
@@ -2415,6 +2607,12 @@ type StrictServerInterface interface {
 	// SubmitBatch Submit up to 1,000 Tasks, all or none
 	// (POST /v1/tasks:batch)
 	SubmitBatch(ctx context.Context, request SubmitBatchRequestObject) (SubmitBatchResponseObject, error)
+	// CancelTasks Cancel many Tasks
+	// (POST /v1/tasks:cancel)
+	CancelTasks(ctx context.Context, request CancelTasksRequestObject) (CancelTasksResponseObject, error)
+	// RetryTasks Submit many ended Tasks again
+	// (POST /v1/tasks:retry)
+	RetryTasks(ctx context.Context, request RetryTasksRequestObject) (RetryTasksResponseObject, error)
 	// GetVersion What this server is
 	// (GET /v1/version)
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
@@ -3438,6 +3636,94 @@ func (sh *strictHandler) SubmitBatch(ctx *gin.Context, params SubmitBatchParams)
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(SubmitBatchResponseObject); ok {
 		if err := validResponse.VisitSubmitBatchResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelTasks operation middleware
+func (sh *strictHandler) CancelTasks(ctx *gin.Context, params CancelTasksParams) {
+	var request CancelTasksRequestObject
+
+	request.Params = params
+
+	var body CancelTasksJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelTasks(ctx, request.(CancelTasksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelTasks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(CancelTasksResponseObject); ok {
+		if err := validResponse.VisitCancelTasksResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryTasks operation middleware
+func (sh *strictHandler) RetryTasks(ctx *gin.Context, params RetryTasksParams) {
+	var request RetryTasksRequestObject
+
+	request.Params = params
+
+	var body RetryTasksJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryTasks(ctx, request.(RetryTasksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryTasks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RetryTasksResponseObject); ok {
+		if err := validResponse.VisitRetryTasksResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

@@ -20,6 +20,7 @@ type Config struct {
 	Gate      Gate
 	Submitter Submitter
 	Finder    Finder
+	Picker    Picker
 	History   History
 	Canceler  Canceler
 	Holder    Holder
@@ -55,6 +56,7 @@ type server struct {
 	gate      Gate
 	submitter Submitter
 	finder    Finder
+	picker    Picker
 	history   History
 	canceler  Canceler
 	holder    Holder
@@ -99,7 +101,7 @@ const (
 // New makes the HTTP server; it does not listen.
 func New(c Config) (*http.Server, error) {
 	s := &server{
-		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, history: c.History, canceler: c.Canceler,
+		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, picker: c.Picker, history: c.History, canceler: c.Canceler,
 		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, audit: c.Audit,
 		logs: c.Logs, runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),

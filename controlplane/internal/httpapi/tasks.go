@@ -44,8 +44,9 @@ func (s *server) ListTasks(ctx context.Context, r ListTasksRequestObject) (ListT
 	p := r.Params
 	filter := Filter{
 		Namespace: given(p.Namespace), Kind: given(p.Kind), Queue: given(p.Queue), Lane: given(p.Lane),
-		State: task.State(given(p.State)), Cursor: given(p.Cursor),
-		CreatedAfter: given(p.CreatedAfter), CreatedBefore: given(p.CreatedBefore), Limit: limit(p.Limit),
+		State: task.State(given(p.State)), Reason: task.Reason(given(p.Reason)), Cursor: given(p.Cursor),
+		CreatedAfter: given(p.CreatedAfter), CreatedBefore: given(p.CreatedBefore),
+		EndedAfter: given(p.EndedAfter), EndedBefore: given(p.EndedBefore), Limit: limit(p.Limit),
 	}
 	if err := s.gate.May(ctx, known.identity, tasks("list", "", filter.Namespace)); err != nil {
 		return nil, err

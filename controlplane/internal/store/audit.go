@@ -80,7 +80,7 @@ type facts map[string]any
 // is named after its first Task there, with all their ids.
 func (w *submit) audits() []audit {
 	var all []audit
-	ids := map[string][]string{}
+	ids, of := map[string][]string{}, map[string][]string{}
 	for _, e := range w.fresh() {
 		if e.parent >= 0 {
 			continue
@@ -90,10 +90,16 @@ func (w *submit) audits() []audit {
 			all = append(all, w.auditOf(e))
 		}
 		ids[t.Namespace] = append(ids[t.Namespace], e.taskID())
+		if e.item.Once {
+			of[t.Namespace] = append(of[t.Namespace], t.RetryOf)
+		}
 	}
 	if len(w.batch.Items) > 1 {
 		for i, a := range all {
 			all[i].verb, all[i].after = "batch", facts{"tasks": ids[a.namespace]}
+			if repeated := of[a.namespace]; repeated != nil {
+				all[i].verb, all[i].after = "retry", facts{"tasks": ids[a.namespace], "retry_of": repeated}
+			}
 		}
 	}
 	return all

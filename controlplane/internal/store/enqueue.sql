@@ -22,6 +22,25 @@ ORDER BY i.key;
 DELETE FROM slipway.idempotency WHERE caller = @caller
     AND (key, answer) IN (SELECT x.key, x.answer FROM jsonb_to_recordset(CAST(@keys AS jsonb)) AS x (key text, answer jsonb));
 
+-- name: lock_sources
+-- The ended Tasks that a retry of many repeats, each of them once.
+SELECT key FROM slipway.tasks
+WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid))
+ORDER BY key
+FOR NO KEY UPDATE;
+
+-- name: again
+-- Which of them were submitted again before, and as what: a retry of it, or what has overtaken it in its lane. In a later
+-- statement than their lock.
+SELECT s.id AS source, x.id AS task
+FROM slipway.tasks s CROSS JOIN LATERAL (
+    (SELECT r.id FROM slipway.tasks r WHERE r.retry_of = s.key ORDER BY r.key LIMIT 1)
+    UNION ALL
+    (SELECT n.id FROM slipway.tasks n WHERE s.mode = 'latest' AND n.lane = s.lane AND n.kind = s.kind AND n.key > s.key
+     ORDER BY n.created_at DESC, n.key DESC LIMIT 1)
+    LIMIT 1) x
+WHERE s.id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid));
+
 -- name: answer
 UPDATE slipway.idempotency i SET answer = x.answer
 FROM jsonb_to_recordset(CAST(@keys AS jsonb)) AS x (key text, answer jsonb)

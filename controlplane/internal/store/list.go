@@ -104,7 +104,7 @@ func (f ListFilter) narrow(db *gorm.DB) (*gorm.DB, error) {
 		db = db.Where("t.namespace IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))", jsonOf(f.Namespaces))
 	}
 	for _, c := range []struct{ column, value string }{
-		{"t.kind", f.Kind}, {"t.state", string(f.State)}, {"t.lane", f.Lane}, {"t.queue", f.Queue},
+		{"t.kind", f.Kind}, {"t.state", string(f.State)}, {"t.lane", f.Lane}, {"t.queue", f.Queue}, {"t.reason", string(f.Reason)},
 	} {
 		if c.value != "" {
 			db = db.Where(c.column+" = ?", c.value)
@@ -113,11 +113,16 @@ func (f ListFilter) narrow(db *gorm.DB) (*gorm.DB, error) {
 	if f.Parent != "" {
 		db = db.Where("t.parent = (SELECT p.key FROM slipway.tasks p WHERE p.id = ?)", f.Parent)
 	}
-	if !f.CreatedAfter.IsZero() {
-		db = db.Where("t.created_at >= ?", f.CreatedAfter)
-	}
-	if !f.CreatedBefore.IsZero() {
-		db = db.Where("t.created_at < ?", f.CreatedBefore)
+	for _, c := range []struct {
+		condition string
+		at        time.Time
+	}{
+		{"t.created_at >= ?", f.CreatedAfter}, {"t.created_at < ?", f.CreatedBefore},
+		{"t.ended_at >= ?", f.EndedAfter}, {"t.ended_at < ?", f.EndedBefore},
+	} {
+		if !c.at.IsZero() {
+			db = db.Where(c.condition, c.at)
+		}
 	}
 	if f.Cursor != "" {
 		at, key, err := parseCursor(f.Cursor)

@@ -30,6 +30,7 @@ type Item struct {
 	Children   []Item   // makes it composite; at most 100, and none of them has children
 	RunAt      time.Time
 	Delay      time.Duration // from the database's now on; used where RunAt is zero
+	Once       bool          // not where the Task in RetryOf was submitted again before; the answer is that one, Repeated
 	Schedule   string        // id of the schedule that fired it, with FireAt
 	FireAt     time.Time
 }
@@ -180,12 +181,15 @@ type ListFilter struct {
 	Namespaces    []string // nil: all
 	Kind          string
 	State         task.State
+	Reason        task.Reason
 	Lane          string
 	Queue         string
 	Parent        string // id
 	Labels        map[string]string
 	CreatedAfter  time.Time
 	CreatedBefore time.Time
+	EndedAfter    time.Time
+	EndedBefore   time.Time
 	Cursor        string // Page.Next of the page before
 	Limit         int    // 1 to 500; 0: 50
 }

@@ -6,6 +6,11 @@ LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key
 LEFT JOIN slipway.tasks o ON o.key = t.root
 WHERE t.id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid));
 
+-- name: named
+SELECT t.id, t.namespace, t.kind
+FROM jsonb_array_elements_text(CAST(@ids AS jsonb)) WITH ORDINALITY AS x (id, ord)
+JOIN slipway.tasks t ON t.id = CAST(x.id AS uuid) ORDER BY x.ord;
+
 -- name: task_of_attempt
 SELECT t.*, p.id AS parent_id, r.id AS retry_of_id, slipway.now() AS now FROM slipway.attempts a JOIN slipway.tasks t ON t.key = a.task
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of

@@ -13,7 +13,7 @@ GOTOOL := go tool -modfile=.tools/go.mod
 # How long the race test mixes. PKG, where given, names the packages that `make test` takes.
 RACE_SECONDS ?= 60
 
-.PHONY: help demo down test race cases bench lint fmt generate images build cluster ci setup
+.PHONY: help demo down test race cases mutants bench lint fmt generate images build cluster ci setup
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ race: setup ## mix clients, kills, cancels and batches on one database for RACE_
 cases: setup ## replay field failures, one line each (ONLY=4,26 for some, FULL=1 with the written times)
 	@go test -tags failpoints -c -o bin/cases ./e2e/cases
 	@cd e2e/cases && ../../bin/cases -test.parallel 4 -test.timeout 60m
+
+mutants: setup ## break Slipway on purpose, one rule at a time, and see a test notice (ONLY=03,14 for some)
+	@go run ./e2e/mutants
 
 bench: ## measure against the budgets, on this machine, with a private PostgreSQL
 	@CGO_ENABLED=0 go run ./e2e/bench r0

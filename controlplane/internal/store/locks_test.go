@@ -156,3 +156,31 @@ func TestAnIdempotencyKeyWhoseFirstSenderIsNotDoneIsRefusedAsInProgress(t *testi
 	_, err := d.Enqueue(t.Context(), store.Batch{Caller: "alice", Key: "k", Items: []store.Item{item("")}})
 	wantConflict(t, err, store.ConflictInProgress, "")
 }
+
+// A runner that was told "go on" counts its fence time from there: the word has to be in the database first.
+func TestAHeartbeatIsAnsweredOnlyAfterItsCommit(t *testing.T) {
+	d := newDatabase(t).running()
+	d.one(item("volume:ns/a"))
+	c := d.claimOne()
+	start := store.StartRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod", PodName: "p", Node: "n"}
+	if _, _, err := d.Start(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	other := d.session()
+	other.do("SELECT 1 FROM slipway.leases FOR UPDATE")
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.Beat(t.Context(), store.BeatRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "pod"})
+		done <- err
+	}()
+	d.blocked()
+	select {
+	case err := <-done:
+		t.Fatalf("answered before its batch was stored: %v", err)
+	default:
+	}
+	other.commit()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

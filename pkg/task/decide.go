@@ -43,10 +43,36 @@ const (
 // every shape of Job and pods has one answer. What rests on something being absent is never decided from a cache.
 func Decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 	d := decide(t, a, s, now)
-	if s.Live || !d.final() || !missing(a, s) {
-		return d
+	switch {
+	case s.Live:
+	case d.final() && missing(a, s):
+		return Decision{Action: ActLook, Why: "the cache does not show what the Attempt should have"}
+	case d.Action == ActFinish && !sworn(s):
+		return Decision{Action: ActLook, Why: "it is over without the kubelet's word: its node is to be looked at"}
+	case d.Action != ActFinish && !t.Spec.Pod.Wrap.Runner() && a.started() && forsaken(a, s):
+		return Decision{Action: ActLook, Why: "nothing inside its pod stops by itself: its node is to be looked at"}
 	}
-	return Decision{Action: ActLook, Why: "the cache does not show what the Attempt should have"}
+	return d
+}
+
+// sworn reports whether of each pod the kubelet itself has said that it ended, or none ever ran.
+func sworn(s Seen) bool {
+	for _, p := range s.Pods {
+		if !p.Ended() && !p.unborn() {
+			return false
+		}
+	}
+	return true
+}
+
+// forsaken reports whether a pod of a is gone without a word, or marked and not ended: its node may be gone.
+func forsaken(a Attempt, s Seen) bool {
+	for _, p := range s.Pods {
+		if p.Node != "" && !p.Ended() && (p.Deleting || p.Disruption != "" || p.Phase == "Failed" || p.Phase == "Unknown") {
+			return true
+		}
+	}
+	return missing(a, s)
 }
 
 // final tells the decisions that a pod seen a moment later would overturn.
@@ -61,11 +87,16 @@ func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 	if over, why := Over(t.Spec, a, s, now); over {
 		return Decision{Action: ActFinish, Verdict: Judge(t.Spec, a, s), Why: why}
 	}
+	rest, note := lingers(a, s)
 	switch {
+	case a.Stop == StopEnded && now.Sub(a.StopAt) < t.Spec.Grace.Duration():
+		return Decision{Action: ActWait, Why: a.StopNote, Wait: WaitStop, Again: t.Spec.Grace.Duration() - now.Sub(a.StopAt)}
 	case a.Stop != StopNone:
 		return Decision{Action: ActHalt, Why: "asked to stop: " + string(a.Stop), Wait: WaitStop, Again: haltAgain}
 	case a.Report != nil:
 		return reported(t, a, now)
+	case rest:
+		return Decision{Action: ActStop, Stop: StopEnded, Why: note}
 	case a.started():
 		return atWork(t, a, s, now)
 	case a.State == Leased:
@@ -114,7 +145,7 @@ func (p SeenPod) main() *SeenContainer {
 	var found *SeenContainer
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if !c.Main && c.Terminated != nil && c.Terminated.ExitCode != 0 && (c.Name == GateContainer || c.Name == RunnerContainer) {
+		if c.Before && c.Terminated != nil && c.Terminated.ExitCode != 0 {
 			return c
 		}
 		if c.Main {
@@ -235,6 +266,9 @@ func starting(t Task, a Attempt, s Seen, now time.Time) Decision {
 	} else if p := newest(s.Pods); p != nil && p.Node != "" {
 		age -= min(max(p.Waited, 0), max(age, 0))
 	}
+	if cause == ReasonImagePull || cause == ReasonRegistry {
+		d.Wait = WaitImage
+	}
 	if d.Why == "" {
 		d.Why = "its pod is starting"
 	}
@@ -279,14 +313,41 @@ func causeOf(note string) Reason {
 	switch word {
 	case "Unschedulable":
 		return ReasonUnschedulable
-	case "InvalidImageName", "CreateContainerConfigError":
+	case "InvalidImageName":
 		return ReasonConfig
-	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+	case "CreateContainerConfigError":
+		if strings.Contains(note, "failed to sync") { // the kubelet has not read the Secret yet, and will
+			return ReasonStartDeadline
+		}
+		return ReasonConfig
+	case "RegistryUnavailable":
+		return ReasonRegistry
+	case "ErrImagePull", "ImagePullBackOff":
+		if unanswered(note) {
+			return ReasonRegistry
+		}
 		return ReasonImagePull
-	case "CreateContainerError", "RunContainerError":
+	case "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
+		return ReasonImagePull
+	case "CreateContainerError", "RunContainerError", "CrashLoopBackOff":
 		return ReasonCannotRun
 	}
 	return ReasonNone
+}
+
+// unanswered reports whether a pull failed because the registry could not be reached or could not answer, by the words
+// of containerd's resolver: kubelets pass on nothing better. A no to this image, or to us, is an answer.
+func unanswered(note string) bool {
+	for _, sign := range []string{
+		"connection refused", "connection reset", "i/o timeout", "handshake timeout", "no route to host", "network is unreachable",
+		"deadline exceeded", "unexpected EOF", "failure in name resolution", "server misbehaving", "Too Many Requests",
+		"500 Internal", "502 Bad", "503 Service", "504 Gateway",
+	} {
+		if strings.Contains(note, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 func newest(pods []SeenPod) *SeenPod {

@@ -41,8 +41,9 @@ func TestDecide(t *testing.T) {
 
 		// Starting.
 		{name: "a bad image name fails fast", a: launched(), s: cached(alive(), waitingPod("InvalidImageName", "x:y:z")), after: time.Second, want: ActStop, stop: StopInvalid},
+		{name: "a key that the kubelet has not read yet does not", a: launched(), s: cached(alive(), waitingPod("CreateContainerConfigError", "failed to sync secret cache: timed out")), after: 119 * time.Second, want: ActWait},
 		{name: "a missing key fails fast", a: launched(), s: cached(alive(), waitingPod("CreateContainerConfigError", "secret not found")), after: time.Second, want: ActStop, stop: StopInvalid},
-		{name: "a pull that fails has until the start deadline", a: launched(), s: cached(alive(), waitingPod("ImagePullBackOff", "no")), after: 119 * time.Second, want: ActWait, again: time.Second},
+		{name: "a pull that fails has until the start deadline", a: launched(), s: cached(alive(), waitingPod("ImagePullBackOff", "no")), after: 119 * time.Second, want: ActWait, wait: WaitImage, again: time.Second},
 		{name: "and not longer", a: launched(), s: cached(alive(), waitingPod("ImagePullBackOff", "no")), after: 120 * time.Second, want: ActStop, stop: StopStartDeadline},
 		{name: "no node with room waits for capacity", a: launched(), s: cached(alive(), unbound().with(func(p *SeenPod) { p.Unschedulable = "0/3 nodes" })), after: 30 * time.Minute, want: ActWait, wait: WaitCapacity, again: 30 * time.Minute},
 		{name: "up to a deadline of its own", a: launched(), s: cached(alive(), unbound().with(func(p *SeenPod) { p.Unschedulable = "0/3 nodes" })), after: time.Hour, want: ActStop, stop: StopStartDeadline},
@@ -58,9 +59,18 @@ func TestDecide(t *testing.T) {
 		{name: "an early report is not overtaken by the deadline", a: beating(saying(started(), OutcomeSucceeded, ""), 11*time.Minute), s: cached(alive(), runningPod()), after: 11 * time.Minute, want: ActHalt},
 		{name: "a reported end waits for the pod", a: saying(started(), OutcomeSucceeded, ""), s: cached(alive(), runningPod()), after: 20 * time.Second, want: ActWait, again: 10 * time.Second},
 		{name: "a pod that stays after its report is stopped", a: saying(started(), OutcomeSucceeded, ""), s: cached(alive(), runningPod()), after: 31 * time.Second, want: ActHalt},
-		{name: "a silent runner on a cut-off node is fenced", a: started(), s: cached(alive(), runningPod()), after: fence + time.Second, want: ActFinish},
+		{name: "a silent runner is looked at on its node", a: started(), s: cached(alive(), runningPod()), after: fence + time.Second, want: ActLook},
+		{name: "and fenced", a: started(), s: live(alive(), runningPod()), after: fence + time.Second, want: ActFinish},
 		{name: "and not before", a: started(), s: cached(alive(), runningPod()), after: fence, want: ActWait},
 		{name: "a start long after the claim begins the silence anew", a: restarted(fence), s: cached(over(), runningPod()), after: fence + time.Minute, want: ActWait},
+
+		// What stands beside the work.
+		{name: "a second container that runs on is noted", a: started(), s: cached(alive(), beside()), want: ActStop, stop: StopEnded},
+		{name: "and has the grace period", a: stopped(started(), StopEnded), s: cached(alive(), beside()), after: 29 * time.Second, want: ActWait, wait: WaitStop, again: time.Second},
+		{name: "and is stopped then", a: stopped(started(), StopEnded), s: cached(alive(), beside()), after: 30 * time.Second, want: ActHalt},
+		{name: "a marked pod is left to who marked it", a: started(), s: cached(alive(), beside().with(func(p *SeenPod) { p.Deleting = true })), want: ActWait},
+		{name: "a reported end comes first", a: saying(started(), OutcomeSucceeded, ""), s: cached(alive(), beside()), want: ActWait},
+		{name: "another pod beside an ended one is noted", a: started(), s: live(alive(), endedPod(0, "Completed", ""), second(runningPod())), want: ActStop, stop: StopEnded},
 
 		// Ends.
 		{name: "the pod's end is the end, before the Job says so", a: started(), s: cached(alive(), endedPod(0, "Completed", "")), want: ActFinish},

@@ -100,3 +100,11 @@ func asked(s Seen, r *Refusal) Seen {
 	s.Asked, s.Refusal = true, r
 	return s
 }
+
+// beside is a pod whose main container has ended while a second one runs on.
+func beside() SeenPod {
+	p := endedPod(0, "Completed", "")
+	p.Phase = "Running"
+	p.Containers = append(p.Containers, SeenContainer{Name: "mesh", Running: true})
+	return p
+}

@@ -5,22 +5,39 @@ import "strings"
 // Judge says how the Attempt a of a Task with that Spec ended. It is total; the first rule that matches wins. The Job's word and a bare
 // exit code come last: an evicted pod that exits 0 on SIGTERM makes its Job Complete.
 func Judge(spec Spec, a Attempt, s Seen) Verdict {
-	v := blame(judge(spec, a, s), deciding(a, s))
-	v.Started, v.Heard = a.started(), a.Report != nil
+	p := deciding(a, s)
+	if p != nil && a.Stop == StopEnded {
+		p = new(p.unmarked())
+	}
+	v := blame(judge(spec, a, s, p), p)
+	v.Started, v.Heard = a.started() && !kept(spec, a, s), a.Report != nil
 	v.Spends = spends(v)
 	return v
 }
 
-func judge(spec Spec, a Attempt, s Seen) Verdict {
+// kept reports whether what stands behind a gate was kept from starting: the start was won, the image never ran.
+func kept(spec Spec, a Attempt, s Seen) bool {
+	p := deciding(a, s)
+	if spec.Pod.Wrap.Runner() || a.Stop != StopStartDeadline && a.Stop != StopInvalid || p == nil {
+		return false
+	}
+	m := p.main()
+	return m != nil && m.Main && !m.Running && (m.Terminated == nil || !m.Terminated.Ran)
+}
+
+func judge(spec Spec, a Attempt, s Seen, p *SeenPod) Verdict {
 	if v, ok := byStop(a, s); ok { // rule 0
 		return v
 	}
 	if v, ok := byReport(a); ok { // rule 1
 		return v
 	}
-	p := deciding(a, s)
 	if p == nil { // rule 10
-		return Verdict{Outcome: OutcomeLost, Reason: ReasonDeleted, Rule: "10 nothing left", Message: "no pod is left, and nothing was reported"}
+		v := Verdict{Outcome: OutcomeLost, Reason: ReasonDeleted, Rule: "10 nothing left", Message: "no pod is left, and nothing was reported"}
+		if len(s.GoneNodes) > 0 {
+			v.Reason, v.Message = ReasonNodeLost, "no pod is left, and its node is gone"
+		}
+		return v
 	}
 	if v, ok := byMessage(a, *p); ok { // rule 2
 		return v
@@ -76,7 +93,7 @@ func spends(v Verdict) Budget {
 	case OutcomeSucceeded, OutcomeFailed, OutcomeRejected:
 		return SpendsRetry
 	case OutcomeTimedOut:
-		if v.Reason == ReasonUnschedulable || v.Reason == ReasonStartDeadline {
+		if v.Reason == ReasonUnschedulable || v.Reason == ReasonStartDeadline || v.Reason == ReasonRegistry {
 			return SpendsLost
 		}
 		return SpendsRetry
@@ -123,6 +140,8 @@ func byStop(a Attempt, s Seen) (Verdict, bool) {
 		if cause == ReasonConfig {
 			v.Reason = cause
 		}
+	case StopEnded:
+		return Verdict{}, false
 	default:
 		v.Outcome, v.Reason = OutcomeLost, ReasonDeleted
 	}
@@ -204,6 +223,9 @@ func byContainer(a Attempt, p SeenPod) Verdict {
 	}
 	end := c.Terminated
 	v := Verdict{ExitCode: &end.ExitCode, Message: plain(end.Message)}
+	if !c.ours() {
+		v.Message = strings.TrimSuffix("container "+c.Name+": "+v.Message, ": ")
+	}
 	switch {
 	case end.Reason == "ContainerStatusUnknown":
 		v.Outcome, v.Reason, v.Rule = OutcomeLost, ReasonNodeLost, "5 container status unknown"
@@ -211,9 +233,9 @@ func byContainer(a Attempt, p SeenPod) Verdict {
 		v.Outcome, v.Reason, v.Rule = OutcomeRejected, ReasonCannotRun, "5 cannot run"
 	case end.Reason == "OOMKilled":
 		v.Outcome, v.Reason, v.Rule = OutcomeFailed, ReasonOOMKilled, "6 out of memory"
-	case end.ExitCode == ExitGateRefused && !a.started():
+	case end.ExitCode == ExitGateRefused && !a.started() && c.ours():
 		v.Outcome, v.Reason, v.Rule = OutcomeLost, ReasonNoReport, "7 gate refused"
-	case end.ExitCode == ExitUnreachable && !a.started():
+	case end.ExitCode == ExitUnreachable && !a.started() && c.ours():
 		v.Outcome, v.Reason, v.Rule = OutcomeLost, ReasonUnreachable, "7 unreachable"
 	case end.Signal != 0, end.ExitCode > 128 && end.ExitCode <= 128+maxSignal:
 		v.Outcome, v.Reason, v.Rule = OutcomeFailed, ReasonSignal, "8 signal"
@@ -264,5 +286,9 @@ func byPhase(p SeenPod) Verdict {
 	case "Failed":
 		return Verdict{Outcome: OutcomeFailed, Reason: ReasonNoReport, Message: p.Message, Rule: "8 phase failed"}
 	}
-	return Verdict{Outcome: OutcomeLost, Reason: ReasonNoReport, Message: p.Message, Rule: "10 no word of an end"}
+	v := Verdict{Outcome: OutcomeLost, Reason: ReasonNoReport, Message: p.Message, Rule: "10 no word of an end"}
+	if p.NodeSilent {
+		v.Reason, v.Message = ReasonNodeLost, "neither its runner nor the kubelet of its node "+p.Node+" was heard for longer than fence time"
+	}
+	return v
 }

@@ -38,7 +38,8 @@ const (
 	ReasonUnreachable     Reason = "unreachable"       // the runner could not reach the control plane before start
 	ReasonHeartbeat       Reason = "heartbeat"         // the runner stopped itself: no acknowledged heartbeat for fence_after
 	ReasonAdmission       Reason = "admission"         // the node refused the pod
-	ReasonImagePull       Reason = "image_pull"        // the image cannot be pulled
+	ReasonImagePull       Reason = "image_pull"        // the registry has no such image, or does not give it to us
+	ReasonRegistry        Reason = "registry"          // the registry that has the image cannot be reached
 	ReasonConfig          Reason = "config"            // a Secret, ConfigMap, key or image name in the pod is wrong
 	ReasonUnschedulable   Reason = "unschedulable"     // no node takes the pod
 	ReasonQuota           Reason = "quota"             // a ResourceQuota has no room
@@ -70,6 +71,9 @@ const (
 	StopStartDeadline StopReason = "start_deadline"
 	StopQuota         StopReason = "quota"   // the pod is refused for quota: the Job is taken back, the Task waits in its queue
 	StopInvalid       StopReason = "invalid" // the pod can never be created as it is
+	// StopEnded is no reason of its own: the work had ended by itself, without a mark on its pod, and what stood beside
+	// it ran on. What is left is stopped, and the main container's own end decides.
+	StopEnded StopReason = "ended"
 )
 
 // Budget names what an Outcome spends.

@@ -1,6 +1,9 @@
 package task
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Over reports whether nothing of the Attempt can run any more, so that its lane may be handed on, and why that is
 // known. A missing object proves nothing: a container may outlive its pod object. What counts, for each pod ever
@@ -37,13 +40,15 @@ func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
 		}
 	}
 	for _, p := range known {
-		if p.Ended || find(s.Pods, p.UID) != nil {
-			continue
-		}
-		if !fenced {
+		switch {
+		case p.Ended || find(s.Pods, p.UID) != nil:
+		case !fences && slices.Contains(s.GoneNodes, p.Node):
+			why = "its pod is gone without a word, and its node as well"
+		case fenced:
+			why = "its pod is gone without a word, and fence time has passed since the last heartbeat"
+		default:
 			return false, ""
 		}
-		why = "its pod is gone without a word, and fence time has passed since the last heartbeat"
 	}
 	return true, why
 }
@@ -111,5 +116,45 @@ func writtenByController(disruption string) bool {
 // is the command's own.
 func (p SeenPod) refusedAtGate(a Attempt) bool {
 	m := p.main()
-	return p.UID != a.PodUID && m != nil && m.Terminated != nil && m.Terminated.ExitCode == ExitGateRefused
+	return p.UID != a.PodUID && m != nil && m.Terminated != nil && m.ours() && m.Terminated.ExitCode == ExitGateRefused
+}
+
+// ours reports whether a runner of Slipway may have ended c with a reserved exit code.
+func (c SeenContainer) ours() bool {
+	return c.Main || c.Name == GateContainer || c.Name == RunnerContainer
+}
+
+// lingers reports whether the work of a has ended by itself, and something of it runs on that nobody has told to end: a
+// second container, or another pod. A pod that bears a mark is left to who marked it.
+func lingers(a Attempt, s Seen) (bool, string) {
+	p := deciding(a, s)
+	if p == nil || p.Node == "" || p.Deleting || p.Disruption != "" || p.Reason != "" || p.refusedAtGate(a) {
+		return false, ""
+	}
+	if p.Ended() {
+		for _, other := range s.Pods {
+			if other.UID != p.UID && !other.Ended() && !other.unborn() {
+				return true, "its pod has ended, and pod " + other.Name + " beside it has not"
+			}
+		}
+		return false, ""
+	}
+	if m := p.main(); m == nil || !m.Main || m.Terminated == nil {
+		return false, ""
+	}
+	for _, c := range p.Containers {
+		if c.Running {
+			return true, "its main container has ended, and container " + c.Name + " beside it runs on"
+		}
+	}
+	return false, ""
+}
+
+// unmarked is p as it was when StopEnded was stored: what it bears now is what ending the rest of it has left.
+func (p SeenPod) unmarked() SeenPod {
+	p.Deleting, p.Disruption, p.Reason, p.NodeGone = false, "", "", false
+	if m := p.main(); m != nil && m.Terminated != nil {
+		p.Phase = "" // the others' ends are in it
+	}
+	return p
 }

@@ -10,7 +10,7 @@ import (
 // initFailed is a pod whose main container never started because the init container of that name ended with code.
 func initFailed(name string, code int) SeenPod {
 	p := pod("Failed", SeenContainer{Waiting: "PodInitializing"})
-	p.Containers = append([]SeenContainer{{Name: name, Terminated: &Terminated{ExitCode: code, Reason: "Error"}}}, p.Containers...)
+	p.Containers = append([]SeenContainer{{Name: name, Before: true, Terminated: &Terminated{ExitCode: code, Reason: "Error"}}}, p.Containers...)
 	return p
 }
 

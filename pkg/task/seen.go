@@ -9,11 +9,13 @@ import (
 // Seen is what the cluster shows of an Attempt at one moment.
 type Seen struct {
 	// Live tells that it was read from the API server just now, not from a cache that may lag.
-	Live    bool
-	Job     *SeenJob // nil: not there
-	Pods    []SeenPod
-	Asked   bool     // a dry run of the pod was made; Refusal is its answer
-	Refusal *Refusal // why the API server takes no such pod; nil where it would
+	Live bool
+	Job  *SeenJob // nil: not there
+	Pods []SeenPod
+	// GoneNodes are those of its unfinished pods whose Node is deleted or carries the taint out-of-service; read live only.
+	GoneNodes []string
+	Asked     bool     // a dry run of the pod was made; Refusal is its answer
+	Refusal   *Refusal // why the API server takes no such pod; nil where it would
 }
 
 // SeenJob is the part of a Job that matters.
@@ -37,7 +39,8 @@ type SeenPod struct {
 	Deleting        bool
 	Disruption      string // reason of the condition DisruptionTarget, where true
 	Unschedulable   string // message of the condition PodScheduled, where false
-	NodeGone        bool   // its Node is deleted or carries the taint out-of-service
+	NodeGone        bool   // its Node is deleted or carries the taint out-of-service; read live only
+	NodeSilent      bool   // the kubelet of its Node has not been heard for a while; read live only
 	Containers      []SeenContainer
 }
 
@@ -45,6 +48,7 @@ type SeenPod struct {
 type SeenContainer struct {
 	Name       string
 	Main       bool // the one whose exit code counts
+	Before     bool // an init container: it has to end with 0 before the main one starts
 	Running    bool
 	Waiting    string // reason: ImagePullBackOff, CreateContainerConfigError, …
 	WaitingFor string // message
@@ -53,6 +57,7 @@ type SeenContainer struct {
 
 // Terminated is how a container ended.
 type Terminated struct {
+	Ran      bool // it had started
 	ExitCode int
 	Signal   int
 	Reason   string // Completed, Error, OOMKilled, ContainerStatusUnknown, StartError, …

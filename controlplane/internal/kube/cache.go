@@ -240,7 +240,9 @@ func strip(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		o.ObjectMeta = bareMeta(o.ObjectMeta)
-		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds}
+		o.Spec = corev1.PodSpec{
+			NodeName: o.Spec.NodeName, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds, InitContainers: bareSidecars(o.Spec.InitContainers),
+		}
 		o.Status = corev1.PodStatus{
 			Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message, Conditions: o.Status.Conditions,
 			InitContainerStatuses: bareStatuses(o.Status.InitContainerStatuses),
@@ -259,6 +261,17 @@ func bareMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.Finalizers,
 	}
+}
+
+// bareSidecars keeps which init containers run beside the others.
+func bareSidecars(all []corev1.Container) []corev1.Container {
+	var bare []corev1.Container
+	for _, c := range all {
+		if c.RestartPolicy != nil {
+			bare = append(bare, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return bare
 }
 
 func bareStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {

@@ -45,12 +45,13 @@ func (c *Client) Close(ctx context.Context, a task.Attempt) error {
 }
 
 // closeJob keeps an ended Job for a while; one that could bring another pod is deleted. The Job may say up to a second
-// later than its pods that it has ended.
+// later than its pods that it has ended. One that is being deleted is closed as well: somebody else's finalizer may hold
+// it for ever.
 func (c *Client) closeJob(ctx context.Context, j *batchv1.Job, spent bool) error {
-	if !ended(j) && !spent {
+	if !ended(j) && !spent && j.DeletionTimestamp == nil {
 		return c.deleteJob(ctx, j)
 	}
-	if j.Labels[LabelState] == StateClosed || j.DeletionTimestamp != nil {
+	if j.Labels[LabelState] == StateClosed {
 		return nil
 	}
 	ctx, cancel := c.bounded(ctx)

@@ -21,6 +21,10 @@
 //
 //	authentication.k8s.io  tokenreviews           create
 //	authorization.k8s.io   subjectaccessreviews   create
+//	""                     nodes                  get
+//
+// A Node is read only where a pod has not ended and nothing more is heard of it: whether the Node is deleted or tainted
+// as out of service. Without that right nothing is known of nodes, and nothing else changes.
 //
 // Allowed imports: pkg/task, controlplane/internal/loop, client-go and what comes with it.
 package kube

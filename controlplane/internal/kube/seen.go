@@ -31,6 +31,9 @@ func (c *Client) Observe(ctx context.Context, a task.Attempt, live bool) (task.S
 	for _, p := range f.pods {
 		s.Pods = append(s.Pods, seenPod(p))
 	}
+	if live {
+		noteNodes(a, &s, func(name string) nodeState { return c.nodeState(ctx, name) })
+	}
 	return s, nil
 }
 
@@ -100,21 +103,35 @@ func seenPod(p *corev1.Pod) task.SeenPod {
 		}
 	}
 	for _, status := range p.Status.InitContainerStatuses {
-		seen.Containers = append(seen.Containers, seenContainer(status, false))
+		c := seenContainer(status)
+		c.Before = !sidecar(p, status.Name)
+		seen.Containers = append(seen.Containers, c)
 	}
 	for _, status := range p.Status.ContainerStatuses {
-		seen.Containers = append(seen.Containers, seenContainer(status, status.Name == MainContainer))
+		c := seenContainer(status)
+		c.Main = status.Name == MainContainer
+		seen.Containers = append(seen.Containers, c)
 	}
 	return seen
 }
 
-func seenContainer(status corev1.ContainerStatus, main bool) task.SeenContainer {
-	seen := task.SeenContainer{Name: status.Name, Main: main, Running: status.State.Running != nil}
+// sidecar reports whether an init container is one that runs beside the others.
+func sidecar(p *corev1.Pod, name string) bool {
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == name {
+			return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}
+
+func seenContainer(status corev1.ContainerStatus) task.SeenContainer {
+	seen := task.SeenContainer{Name: status.Name, Running: status.State.Running != nil}
 	if w := status.State.Waiting; w != nil {
 		seen.Waiting, seen.WaitingFor = w.Reason, w.Message
 	}
 	if t := status.State.Terminated; t != nil {
-		seen.Terminated = &task.Terminated{ExitCode: int(t.ExitCode), Signal: int(t.Signal), Reason: t.Reason, Message: t.Message}
+		seen.Terminated = &task.Terminated{Ran: !t.StartedAt.IsZero(), ExitCode: int(t.ExitCode), Signal: int(t.Signal), Reason: t.Reason, Message: t.Message}
 	}
 	return seen
 }

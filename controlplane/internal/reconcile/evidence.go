@@ -40,6 +40,8 @@ type recordedPod struct {
 	Deleting      bool                `json:"deleting,omitempty"`
 	Disruption    string              `json:"disruption,omitempty"`
 	Unschedulable string              `json:"unschedulable,omitempty"`
+	NodeGone      bool                `json:"node_gone,omitempty"`
+	NodeSilent    bool                `json:"node_silent,omitempty"`
 	Containers    []recordedContainer `json:"containers,omitempty"`
 }
 
@@ -87,7 +89,7 @@ func evidence(v view, d task.Decision) json.RawMessage {
 func recordPod(p task.SeenPod) recordedPod {
 	r := recordedPod{
 		Name: p.Name, UID: p.UID, Node: p.Node, Phase: p.Phase, Reason: p.Reason, Message: cut(p.Message),
-		Deleting: p.Deleting, Disruption: p.Disruption, Unschedulable: cut(p.Unschedulable),
+		Deleting: p.Deleting, Disruption: p.Disruption, Unschedulable: cut(p.Unschedulable), NodeGone: p.NodeGone, NodeSilent: p.NodeSilent,
 	}
 	for _, c := range p.Containers {
 		seen := recordedContainer{Name: c.Name, Running: c.Running, Waiting: c.Waiting}

@@ -115,6 +115,8 @@ func (r *Reconciler) ask(ctx context.Context, v *view) error {
 // haltedFor is how long the pods of an Attempt have been asked to stop.
 func haltedFor(v view) time.Duration {
 	switch {
+	case v.a.Stop == task.StopEnded:
+		return v.now.Sub(v.a.StopAt) - v.t.Spec.Grace.Duration()
 	case !v.a.StopAt.IsZero():
 		return v.now.Sub(v.a.StopAt)
 	case v.a.Report != nil:
@@ -128,10 +130,14 @@ func (r *Reconciler) wait(ctx context.Context, v view, d task.Decision) error {
 	if err := r.see(ctx, v); err != nil {
 		return err
 	}
-	if d.Action == task.ActLaunch || d.Wait == "" || d.Wait == v.a.Wait && d.Why == v.a.WaitNote {
+	note := d.Why
+	if d.Wait == "" {
+		note = ""
+	}
+	if v.a.State != task.Launched || v.a.Stop != task.StopNone || d.Wait == v.a.Wait && note == v.a.WaitNote {
 		return nil
 	}
-	err := r.cfg.Noter.MarkWaiting(ctx, v.a.ID, v.a.Fence, d.Wait, d.Why, 0)
+	err := r.cfg.Noter.MarkWaiting(ctx, v.a.ID, v.a.Fence, d.Wait, note, 0)
 	if errors.Is(err, task.ErrStale) {
 		return nil // it started or ended a moment ago, and waits for nothing any more
 	}

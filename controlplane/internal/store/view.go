@@ -74,6 +74,8 @@ func runningView(t task.Task, v *View) {
 		v.Phase = task.Working
 	case v.Attempt == nil:
 		v.Phase = task.Launching
+	case v.Attempt.Stop == task.StopEnded:
+		v.Phase, v.Wait, v.WaitNote = task.Working, task.WaitStop, v.Attempt.StopNote
 	case v.Attempt.Stop != task.StopNone:
 		v.Phase, v.Wait, v.WaitNote = task.Canceling, task.WaitStop, v.Attempt.StopNote
 	case v.Attempt.State == task.Started:

@@ -1384,7 +1384,7 @@ type Waiting struct {
 	Note string `json:"note,omitempty,omitzero"`
 
 	// Reason `lane`, `cap`, `paused`, `rate`, `dependency`, `quota`, `launch_unavailable`, `frozen`, `held`,
-	// `kind_off`, `capacity`, `stopping`, `dispatch`.
+	// `kind_off`, `capacity`, `start`, `stopping`, `dispatch`.
 	Reason string `json:"reason"`
 }
 

@@ -266,8 +266,8 @@ func starting(t Task, a Attempt, s Seen, now time.Time) Decision {
 	} else if p := newest(s.Pods); p != nil && p.Node != "" {
 		age -= min(max(p.Waited, 0), max(age, 0))
 	}
-	if cause == ReasonImagePull || cause == ReasonRegistry {
-		d.Wait = WaitImage
+	if cause != ReasonNone && d.Wait == "" {
+		d.Wait = WaitStart
 	}
 	if d.Why == "" {
 		d.Why = "its pod is starting"

@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 		{name: "a bad image name fails fast", a: launched(), s: cached(alive(), waitingPod("InvalidImageName", "x:y:z")), after: time.Second, want: ActStop, stop: StopInvalid},
 		{name: "a key that the kubelet has not read yet does not", a: launched(), s: cached(alive(), waitingPod("CreateContainerConfigError", "failed to sync secret cache: timed out")), after: 119 * time.Second, want: ActWait},
 		{name: "a missing key fails fast", a: launched(), s: cached(alive(), waitingPod("CreateContainerConfigError", "secret not found")), after: time.Second, want: ActStop, stop: StopInvalid},
-		{name: "a pull that fails has until the start deadline", a: launched(), s: cached(alive(), waitingPod("ImagePullBackOff", "no")), after: 119 * time.Second, want: ActWait, wait: WaitImage, again: time.Second},
+		{name: "a pull that fails has until the start deadline", a: launched(), s: cached(alive(), waitingPod("ImagePullBackOff", "no")), after: 119 * time.Second, want: ActWait, wait: WaitStart, again: time.Second},
 		{name: "and not longer", a: launched(), s: cached(alive(), waitingPod("ImagePullBackOff", "no")), after: 120 * time.Second, want: ActStop, stop: StopStartDeadline},
 		{name: "no node with room waits for capacity", a: launched(), s: cached(alive(), unbound().with(func(p *SeenPod) { p.Unschedulable = "0/3 nodes" })), after: 30 * time.Minute, want: ActWait, wait: WaitCapacity, again: 30 * time.Minute},
 		{name: "up to a deadline of its own", a: launched(), s: cached(alive(), unbound().with(func(p *SeenPod) { p.Unschedulable = "0/3 nodes" })), after: time.Hour, want: ActStop, stop: StopStartDeadline},

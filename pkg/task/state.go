@@ -88,7 +88,7 @@ const (
 	WaitHeld       WaitReason = "held"               // held by hand
 	WaitKindOff    WaitReason = "kind_off"           // its kind is switched off
 	WaitCapacity   WaitReason = "capacity"           // a node with room for its pod
-	WaitImage      WaitReason = "image"              // its image to be pulled
+	WaitStart      WaitReason = "start"              // its container to start: the note says what is in the way
 	WaitStop       WaitReason = "stopping"           // its previous Attempt has not stopped yet
 	WaitDispatch   WaitReason = "dispatch"           // nothing: it is next
 )

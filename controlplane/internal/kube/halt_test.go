@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.dev/slipway/pkg/task"
 )
@@ -195,6 +196,36 @@ func TestAClosedJobIsDeletedByKubernetesWhenItsTimeIsOver(t *testing.T) {
 		_, err := server.api.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+}
+
+func TestAJobThatSomebodyElseHoldsLeavesTheWatches(t *testing.T) {
+	r := newRig(t)
+	_, a, pod := r.launch()
+	r.bind(pod)
+	jobs := server.api.BatchV1().Jobs(r.namespace)
+	hold := func(patch string) {
+		t.Helper()
+		have(jobs.Patch(t.Context(), a.JobName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+	}
+	hold(`{"metadata":{"finalizers":["example.com/hold"]}}`)
+	t.Cleanup(func() {
+		_, _ = jobs.Patch(context.Background(), a.JobName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	r.ends(pod, corev1.ContainerStateTerminated{ExitCode: 143, Reason: "Error"})
+	if err := jobs.Delete(t.Context(), a.JobName, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the deletion in the cache", func(context.Context) bool { return r.observe(a, false).Job.Deleting })
+	if over, why := task.Over(task.DefaultSpec(), a, r.observe(a, true), time.Now()); !over {
+		t.Errorf("a Job that is held keeps its lane: %s", why)
+	}
+	if err := r.client.Close(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("watches without it", func(context.Context) bool { return !r.client.Shows(a.ID) })
+	if r.jobGone(a) {
+		t.Error("the finalizer of somebody else was taken off")
+	}
 }
 
 func TestClosingStopsWhatCouldStillRun(t *testing.T) {

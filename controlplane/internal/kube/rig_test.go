@@ -163,13 +163,18 @@ func (r *rig) pod(a task.Attempt) *corev1.Pod {
 // bind plays the scheduler.
 func (r *rig) bind(p *corev1.Pod) {
 	r.t.Helper()
+	r.bindTo(p, "paper")
+}
+
+func (r *rig) bindTo(p *corev1.Pod, node string) {
+	r.t.Helper()
 	err := server.api.CoreV1().Pods(p.Namespace).Bind(r.t.Context(), &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "paper"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.sees(p, func(s task.SeenPod) bool { return s.Node == "paper" })
+	r.sees(p, func(s task.SeenPod) bool { return s.Node == node })
 }
 
 // running plays the kubelet of a bound pod.

@@ -190,6 +190,37 @@ func TestACancelHaltsUntilThePodHasEnded(t *testing.T) {
 	})
 }
 
+func TestWhatRunsOnBesideEndedWorkHasTheGraceAndIsStopped(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
+		w.add(1, task.Started)
+		r.Follow(1)
+		p := podIn("Running", task.SeenContainer{Terminated: &task.Terminated{}})
+		p.Containers = append(p.Containers, task.SeenContainer{Name: "mesh", Running: true})
+		w.shows(1, p)
+		r.Look(1)
+		time.Sleep(29 * time.Second)
+		w.see(func() {
+			if w.attempts[1].Stop != task.StopEnded || len(w.halts[1]) != 0 {
+				t.Errorf("stop %q, halts %v", w.attempts[1].Stop, w.halts[1])
+			}
+		})
+		time.Sleep(3 * time.Second)
+		w.see(func() {
+			if len(w.halts[1]) == 0 || w.halts[1][0] > 2*time.Second {
+				t.Errorf("halts %v", w.halts[1])
+			}
+		})
+		p.Phase, p.Reason, p.Containers[1].Running = "Failed", "DeadlineExceeded", false
+		w.shows(1, p)
+		r.Look(1)
+		w.see(func() {
+			if v := w.verdicts[1]; v.Outcome != task.OutcomeSucceeded {
+				t.Errorf("judged %+v", v)
+			}
+		})
+	})
+}
+
 func TestTheRunDeadlineStopsOnTheSecond(t *testing.T) {
 	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
 		w.add(1, task.Started)
@@ -282,6 +313,14 @@ func TestWaitingForCapacityIsShown(t *testing.T) {
 		w.see(func() {
 			if w.attempts[1].Stop != task.StopNone {
 				t.Error("stopped while it waits for capacity")
+			}
+		})
+		p.Node, p.Unschedulable, p.Waited = "node", "", 50*time.Minute
+		w.shows(1, p)
+		r.Look(1)
+		w.see(func() {
+			if w.waits[1] != "" || w.attempts[1].WaitNote != "" {
+				t.Errorf("has a node, and waits for %q: %q", w.waits[1], w.attempts[1].WaitNote)
 			}
 		})
 	})

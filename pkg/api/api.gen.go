@@ -1117,7 +1117,7 @@ type Stop struct {
 	// Note The same for people.
 	Note string `json:"note,omitempty,omitzero"`
 
-	// Reason `cancel`, `superseded`, `run_deadline`, `start_deadline`, `quota`, `invalid`.
+	// Reason `cancel`, `superseded`, `run_deadline`, `start_deadline`, `quota`, `invalid`, `ended` (the work had ended, and what stood beside it was stopped).
 	Reason string `json:"reason"`
 }
 

@@ -29,6 +29,8 @@ const (
 	PostgresCutBeforeCommit PostgresKind = "postgres_cut_before_commit"
 	// PostgresCutAfterCommit cuts a connection once the server has done the COMMIT, before its answer is passed on.
 	PostgresCutAfterCommit PostgresKind = "postgres_cut_after_commit"
+	// PostgresLateCommit cuts the client when it asked for COMMIT, and passes that on a time of For later.
+	PostgresLateCommit PostgresKind = "postgres_late_commit"
 	// PostgresTooManyConnections answers new connections with 53300.
 	PostgresTooManyConnections PostgresKind = "postgres_53300"
 	// PostgresReadOnly answers statements that write with 25006.
@@ -51,7 +53,7 @@ type PostgresFault struct {
 	Share float64
 	// Times is after how many occasions the fault is over.
 	Times int
-	// For is the longest delay.
+	// For is the longest delay, and how late a COMMIT is.
 	For time.Duration
 }
 
@@ -209,6 +211,16 @@ func (p *Postgres) takes(kind PostgresKind, sql ...string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.occasion(kind, sql) != nil
+}
+
+// lateness is how much later a COMMIT is passed on.
+func (p *Postgres) lateness(sql []string) (late time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.occasion(PostgresLateCommit, sql); f != nil {
+		return f.For, true
+	}
+	return 0, false
 }
 
 // delay is how long to hold a request.

@@ -123,6 +123,22 @@ func TestACutAroundCommitFallsOnTheSideThatWasAskedForAndOnTheTransactionThatWas
 	}
 }
 
+func TestACommitCanComeLaterThanItsClientBelieves(t *testing.T) {
+	p := startPostgres(t)
+	p.Set(PostgresFault{Kind: PostgresLateCommit, For: 200 * time.Millisecond, Times: 1})
+	if err := add(t.Context(), connect(t, p.url), 1); err == nil {
+		t.Fatal("the client heard of its commit")
+	}
+	if has(t, p.direct, 1) {
+		t.Fatal("the commit was not late")
+	}
+	for deadline := time.Now().Add(10 * time.Second); !has(t, p.direct, 1); {
+		if time.Now().After(deadline) {
+			t.Fatal("the commit never came")
+		}
+	}
+}
+
 func TestASilentConnectionIsHeldAndThenGoesOnWhereItWas(t *testing.T) {
 	p := startPostgres(t)
 	conn := connect(t, p.url)

@@ -234,14 +234,18 @@ func (c *pgPair) breaks(g group) (done, ok bool) {
 	c.transaction = append(c.transaction, g.runs...)
 	all, inside := c.transaction, c.inside
 	c.mu.Unlock()
+	if g.commits() {
+		if late, ok := c.proxy.lateness(all); ok {
+			c.commitLater(g, late)
+			return true, false
+		}
+	}
 	switch {
 	case g.commits() && c.proxy.takes(PostgresCutBeforeCommit, all...):
 		c.cut()
 		return true, false
 	case g.commits() && c.proxy.takes(PostgresCutAfterCommit, all...):
-		c.mu.Lock()
-		c.mute = true
-		c.mu.Unlock()
+		c.silence()
 		return false, true
 	case c.proxy.takes(PostgresShutdown, g.runs...):
 		c.fatal("57P01", "terminating connection due to administrator command")
@@ -252,6 +256,25 @@ func (c *pgPair) breaks(g group) (done, ok bool) {
 		return true, c.raise("40001", "could not serialize access due to concurrent update")
 	}
 	return false, true
+}
+
+// silence keeps what the server says from the client; once it is ready again the pair is cut.
+func (c *pgPair) silence() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = true
+}
+
+// commitLater cuts the client and does the COMMIT after it, as the network may that held it back.
+func (c *pgPair) commitLater(g group, late time.Duration) {
+	c.silence()
+	_ = c.client.Close() // what is left to be heard is not for it
+	if !c.wait(late) {
+		return
+	}
+	if _, err := c.server.Write(g.raw); err == nil {
+		<-c.gone
+	}
 }
 
 // raise makes the server fail the transaction with an error, so that its state is what the client believes.

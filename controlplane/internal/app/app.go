@@ -201,7 +201,11 @@ func (r readiness) check(ctx context.Context) error {
 	}
 	if err := r.database.Ready(ctx); err != nil {
 		r.log.Warn("the database is not ready", "error", err)
-		return errors.New("database: cannot be reached or written")
+		var known *store.NotReadyError
+		if errors.As(err, &known) {
+			return errors.New("the database " + known.Why)
+		}
+		return errors.New("the database cannot be reached or written")
 	}
 	age, filled := r.cluster.SyncAge()
 	switch {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway.dev/slipway/controlplane/internal/store"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -107,7 +109,8 @@ func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
 	}{
 		{t.Context(), standIn{filled: true, age: 40 * time.Second}, ""},
 		{gone, standIn{filled: true}, "shutting down"},
-		{t.Context(), standIn{filled: true, err: errors.New("password of user x is wrong")}, "database: cannot be reached or written"},
+		{t.Context(), standIn{filled: true, err: errors.New("password of user x is wrong")}, "the database cannot be reached or written"},
+		{t.Context(), standIn{filled: true, err: &store.NotReadyError{Why: "is read-only"}}, "the database is read-only"},
 		{t.Context(), standIn{}, "cluster: the first reading of Jobs and pods is not complete"},
 		{t.Context(), standIn{filled: true, age: 2 * time.Minute}, "cluster: not heard for 2m0s"},
 	} {

@@ -79,6 +79,16 @@ func URL(t testing.TB) string {
 	return url
 }
 
+// TCP is the same database as url, over the loopback address.
+func TCP(t testing.TB, url string) string {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Server(t).TCP(cfg.Database)
+}
+
 // Empty gives a fresh database without a schema.
 func Empty(t testing.TB) string {
 	t.Helper()

@@ -40,7 +40,10 @@ func (s *Store) Cancel(ctx context.Context, id, by, note string) (task.Task, err
 			before: facts{"state": was.State}, after: facts{"state": after.State, "note": clean(note, maxNote)},
 		}.write(tx)
 	}
-	err := s.settled(ctx, run, func(context.Context) (bool, error) { return false, nil })
+	err := s.settled(ctx, run, func(ctx context.Context) (asked bool, err error) {
+		after, asked, err = s.canceled(ctx, id)
+		return asked, err
+	})
 	var ended *EndedError
 	if errors.As(err, &ended) || errors.Is(err, ErrNotFound) {
 		return task.Task{}, err
@@ -50,6 +53,13 @@ func (s *Store) Cancel(ctx context.Context, id, by, note string) (task.Task, err
 	}
 	s.announce(e)
 	return after, nil
+}
+
+// canceled says, after a commit that nobody answered, whether a Task is canceled or asked to stop.
+func (s *Store) canceled(ctx context.Context, id string) (t task.Task, asked bool, err error) {
+	found, err := s.tasksByID(ctx, []string{id})
+	t, there := found[id]
+	return t, there && (t.State == task.Canceled || !t.CancelAt.IsZero()), err
 }
 
 // cancelAsk is who cancels and why; why is empty for a plain cancel.

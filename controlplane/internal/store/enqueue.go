@@ -179,6 +179,8 @@ func (w *submit) answer(ctx context.Context) ([]Enqueued, error) {
 		}
 		again, seen := w.repeated[e.top]
 		switch {
+		case seen && again.ID == e.id: // our own, from before a commit that nobody answered
+			out[e.top] = Enqueued{Task: task.Task{ID: e.id}, Result: Created}
 		case seen:
 			out[e.top] = Enqueued{Task: task.Task{ID: again.ID}, Result: Repeated}
 		case e.tail != nil:
@@ -186,8 +188,11 @@ func (w *submit) answer(ctx context.Context) ([]Enqueued, error) {
 		case e.into != nil:
 			out[e.top] = Enqueued{Task: task.Task{ID: e.into.id}, Result: Coalesced}
 		default:
-			out[e.top] = Enqueued{Task: w.created(e), Result: Created}
-			continue
+			out[e.top] = Enqueued{Task: task.Task{ID: e.id}, Result: Created}
+			if _, known := w.rows[e.ord]; known {
+				out[e.top].Task = w.created(e)
+				continue
+			}
 		}
 		read = append(read, out[e.top].Task.ID)
 	}
@@ -199,7 +204,7 @@ func (w *submit) answer(ctx context.Context) ([]Enqueued, error) {
 		return nil, err
 	}
 	for i := range out {
-		if t, ok := found[out[i].Task.ID]; ok && out[i].Result != Created {
+		if t, ok := found[out[i].Task.ID]; ok {
 			out[i].Task = t
 		}
 	}

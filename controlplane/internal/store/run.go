@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -82,6 +83,9 @@ func (s *Store) listen(ctx context.Context, conn *pgx.Conn) {
 	s.deliver(effects{nudged: true})
 	for {
 		heard, err := conn.WaitForNotification(ctx)
+		if pgconn.Timeout(err) && ctx.Err() == nil && conn.Ping(ctx) == nil {
+			continue // nothing was said for a while, and the other side is there
+		}
 		if err != nil {
 			return
 		}

@@ -51,8 +51,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := refusePooler(ctx, pc.ConnConfig); err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
+	var pool *pgxpool.Pool
+	// Where one connection is silent its idle neighbours are not tried one by one.
+	pc.ConnConfig.DialFunc = dial(cfg.answerWithin(), func() { pool.Reset() })
+	if pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
 	s := &Store{cfg: cfg, pool: pool, sql: stdlib.OpenDBFromPool(pool), wakes: newWakes(), beats: newBeats()}
@@ -112,7 +114,11 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, errors.New("read the database URL: it does not parse") // the text would show the password
 	}
-	pc.MaxConns = c.MaxConns
+	pc.MaxConns, pc.PingTimeout = c.MaxConns, min(pingWithin, c.answerWithin())
+	pc.ConnConfig.DialFunc = dial(c.answerWithin(), func() {})
+	if pc.ConnConfig.ConnectTimeout == 0 {
+		pc.ConnConfig.ConnectTimeout = min(connectWithin, c.answerWithin())
+	}
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "slipway/" + c.Replica
 	params["search_path"] = "slipway"
@@ -127,6 +133,9 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	params["idle_in_transaction_session_timeout"] = milliseconds(30 * time.Second)
 	return pc, nil
 }
+
+// answerWithin is how long the database may keep silent: twice what it is allowed for a statement.
+func (c Config) answerWithin() time.Duration { return 2 * c.StatementTimeout }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 
@@ -184,19 +193,6 @@ func serverProcess(ctx context.Context, c *pgx.Conn) (uint32, error) {
 func (s *Store) Close() {
 	_ = s.sql.Close() // holds nothing of its own
 	s.pool.Close()
-}
-
-// Ready says whether the database answers and can be written.
-func (s *Store) Ready(ctx context.Context) error {
-	var readOnly bool
-	err := s.db.WithContext(ctx).Raw("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool").Scan(&readOnly).Error
-	if err != nil {
-		return classify(ctx, fmt.Errorf("ask the database: %w", err))
-	}
-	if readOnly {
-		return fmt.Errorf("%w: it is read-only", ErrUnavailable)
-	}
-	return nil
 }
 
 // Instance is the uuid that the first migration made.

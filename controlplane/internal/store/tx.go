@@ -71,18 +71,26 @@ func (s *Store) once(ctx context.Context, fn func(tx *gorm.DB) error) (err error
 }
 
 // settled runs fn like inTx; where the commit is unknown it asks verify whether it happened, and runs fn once more
-// where it did not.
+// where it did not. The first commit may still have been under way then, and fn have met its own work: what comes of
+// the second run is only believed once verify has been asked again.
 func (s *Store) settled(ctx context.Context, fn func(tx *gorm.DB) error, verify func(ctx context.Context) (bool, error)) error {
 	err := s.inTx(ctx, fn)
-	if !errors.Is(err, errCommitUnknown) || ctx.Err() != nil {
+	if !errors.Is(err, errCommitUnknown) {
 		return err
 	}
-	happened, verr := verify(ctx)
-	switch {
-	case verr != nil:
-		return errors.Join(err, verr)
-	case happened:
-		return nil
+	for last := false; ctx.Err() == nil; last = true {
+		happened, verr := verify(ctx)
+		switch {
+		case verr != nil:
+			return errors.Join(err, verr)
+		case happened:
+			return nil
+		case last:
+			return err
+		}
+		if err = s.inTx(ctx, fn); err == nil {
+			return nil
+		}
 	}
-	return s.inTx(ctx, fn)
+	return err
 }

@@ -172,7 +172,7 @@ func TestAUserOfOneNamespaceGoesTheWholeRoundAndNeverSeesAnAddressOfTheControlPl
 	s.types(t, 0, "kubectl slipway version", "server")
 	s.types(t, 0, "kubectl slipway kinds", "command.run")
 	s.types(t, 0, "kubectl slipway kinds command.run", "run deadline", "create jobs.batch")
-	s.types(t, 0, "kubectl slipway submit --name hello --dry-run -- echo hello", "hello")
+	s.types(t, 0, "kubectl slipway submit --name hello --dry-run -- echo hello", "hello", "takes its pod")
 	s.types(t, 0, `kubectl slipway submit --name hello --wait -- sh -c 'echo hello from $SLIPWAY_TASK'`, "succeeded")
 	s.types(t, 3, "kubectl slipway submit --name broken --attempts 1 --wait -- sh -c 'echo oh no; exit 9'", "exit_code")
 

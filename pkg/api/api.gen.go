@@ -426,17 +426,20 @@ type BatchItem struct {
 	// ID A UUID in lower case.
 	ID ID `json:"id"`
 
-	// Result `created`, `repeated` (its key had created it before) or `coalesced` (absorbed by a queued Task).
+	// Result `created` (or would be: the id is that of zeros then), `repeated` (its key had created it before) or `coalesced` (absorbed by a queued Task).
 	Result BatchItemResult `json:"result"`
 }
 
-// BatchItemResult `created`, `repeated` (its key had created it before) or `coalesced` (absorbed by a queued Task).
+// BatchItemResult `created` (or would be: the id is that of zeros then), `repeated` (its key had created it before) or `coalesced` (absorbed by a queued Task).
 type BatchItemResult string
 
 // BatchResult defines model for BatchResult.
 type BatchResult struct {
 	// Items One per Task of the batch, in its order.
 	Items []BatchItem `json:"items"`
+
+	// Warnings Of a dry run, at most 20; what each is about stands in its `pointer`.
+	Warnings []Warning `json:"warnings,omitempty,omitzero"`
 }
 
 // CancelTask defines model for CancelTask.
@@ -1286,6 +1289,9 @@ type Task struct {
 	// `failed`, `canceled`: ended, never changes again.
 	State   State    `json:"state"`
 	Waiting *Waiting `json:"waiting,omitempty"`
+
+	// Warnings What the Task would wait for, and what could not be found out; in the answer of a dry run only.
+	Warnings []Warning `json:"warnings,omitempty,omitzero"`
 }
 
 // TaskFilter Which Tasks. All that is given must match; something must be given.
@@ -1388,8 +1394,24 @@ type Waiting struct {
 	Reason string `json:"reason"`
 }
 
+// Warning What a dry run could not promise.
+type Warning struct {
+	// Message The same for people.
+	Message string `json:"message"`
+
+	// Pointer JSON pointer to the Task in the request; empty where that is the whole of it.
+	Pointer string `json:"pointer"`
+
+	// Reason `quota`: it would wait for room in a quota. `refused`: the cluster refuses its pod for a reason that may
+	// pass; it would wait. `unchecked`: the cluster could not be asked.
+	Reason string `json:"reason"`
+}
+
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// DryRun defines model for DryRun.
+type DryRun = bool
 
 // Limit defines model for Limit.
 type Limit = int32
@@ -1484,7 +1506,7 @@ type ListTasksParams struct {
 // SubmitTaskParams defines parameters for SubmitTask.
 type SubmitTaskParams struct {
 	// DryRun Decide everything and store nothing. Default false.
-	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
@@ -1519,6 +1541,9 @@ type RetryTaskParams struct {
 
 // SubmitBatchParams defines parameters for SubmitBatch.
 type SubmitBatchParams struct {
+	// DryRun Decide everything and store nothing. Default false.
+	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Names this request among all of the caller's, 1 to 255 visible ASCII characters. Default, none; two sends are then two Tasks.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }

@@ -246,7 +246,9 @@ type ClientInterface interface {
 	// 7 days, never longer than the Task itself.
 	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-	// stored: 200 with the Task as it would be, under the id of zeros.
+	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+	// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+	// not be asked.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -260,7 +262,9 @@ type ClientInterface interface {
 	// 7 days, never longer than the Task itself.
 	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-	// stored: 200 with the Task as it would be, under the id of zeros.
+	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+	// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+	// not be asked.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -381,7 +385,8 @@ type ClientInterface interface {
 	// SubmitBatchWithBody Submit up to 1,000 Tasks, all or none
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-	// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+	// of many different pods the first 20 are asked about.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -391,7 +396,8 @@ type ClientInterface interface {
 	// SubmitBatch Submit up to 1,000 Tasks, all or none
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-	// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+	// of many different pods the first 20 are asked about.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -796,7 +802,9 @@ func (c *Wire) ListTasks(ctx context.Context, params *ListTasksParams, reqEditor
 // 7 days, never longer than the Task itself.
 //
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-// stored: 200 with the Task as it would be, under the id of zeros.
+// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+// not be asked.
 //
 // Takes any type of body and a specified content type.
 //
@@ -820,7 +828,9 @@ func (c *Wire) SubmitTaskWithBody(ctx context.Context, params *SubmitTaskParams,
 // 7 days, never longer than the Task itself.
 //
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-// stored: 200 with the Task as it would be, under the id of zeros.
+// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+// not be asked.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -1081,7 +1091,8 @@ func (c *Wire) UnholdTask(ctx context.Context, id TaskID, reqEditors ...RequestE
 // SubmitBatchWithBody Submit up to 1,000 Tasks, all or none
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+// of many different pods the first 20 are asked about.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1101,7 +1112,8 @@ func (c *Wire) SubmitBatchWithBody(ctx context.Context, params *SubmitBatchParam
 // SubmitBatch Submit up to 1,000 Tasks, all or none
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+// of many different pods the first 20 are asked about.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2590,6 +2602,33 @@ func NewSubmitBatchRequestWithBody(server string, params *SubmitBatchParams, con
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.DryRun != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "dry_run", *params.DryRun, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
@@ -2966,7 +3005,9 @@ type ClientWithResponsesInterface interface {
 	// 7 days, never longer than the Task itself.
 	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-	// stored: 200 with the Task as it would be, under the id of zeros.
+	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+	// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+	// not be asked.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -2980,7 +3021,9 @@ type ClientWithResponsesInterface interface {
 	// 7 days, never longer than the Task itself.
 	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-	// stored: 200 with the Task as it would be, under the id of zeros.
+	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+	// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+	// not be asked.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3115,7 +3158,8 @@ type ClientWithResponsesInterface interface {
 	// SubmitBatchWithBodyWithResponse Submit up to 1,000 Tasks, all or none
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-	// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+	// of many different pods the first 20 are asked about.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3125,7 +3169,8 @@ type ClientWithResponsesInterface interface {
 	// SubmitBatchWithResponse Submit up to 1,000 Tasks, all or none
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-	// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+	// of many different pods the first 20 are asked about.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3827,6 +3872,7 @@ func (r UnholdTaskResponse) StatusCode() int {
 // SubmitBatchResponse200Headers the declared response headers of an HTTP 200 response for SubmitBatch
 type SubmitBatchResponse200Headers struct {
 	IdempotentReplayed *string
+	SlipwayDryRun      *string
 }
 
 type SubmitBatchResponse struct {
@@ -4205,7 +4251,9 @@ func (c *ClientWithResponses) ListTasksWithResponse(ctx context.Context, params 
 // 7 days, never longer than the Task itself.
 //
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-// stored: 200 with the Task as it would be, under the id of zeros.
+// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+// not be asked.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4225,7 +4273,9 @@ func (c *ClientWithResponses) SubmitTaskWithBodyWithResponse(ctx context.Context
 // 7 days, never longer than the Task itself.
 //
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
-// stored: 200 with the Task as it would be, under the id of zeros.
+// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
+// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
+// not be asked.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4444,7 +4494,8 @@ func (c *ClientWithResponses) UnholdTaskWithResponse(ctx context.Context, id Tas
 // SubmitBatchWithBodyWithResponse Submit up to 1,000 Tasks, all or none
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+// of many different pods the first 20 are asked about.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -4460,7 +4511,8 @@ func (c *ClientWithResponses) SubmitBatchWithBodyWithResponse(ctx context.Contex
 // SubmitBatchWithResponse Submit up to 1,000 Tasks, all or none
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
-// stand in the items instead, not both. 201 if at least one Task was created, else 200.
+// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
+// of many different pods the first 20 are asked about.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -5492,6 +5544,13 @@ func ParseSubmitBatchResponse(rsp *http.Response) (*SubmitBatchResponse, error) 
 				return nil, err
 			}
 			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Slipway-Dry-Run"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Slipway-Dry-Run", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.SlipwayDryRun = &value
 		}
 		response.Headers200 = &headers
 	}

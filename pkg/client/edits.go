@@ -19,6 +19,19 @@ func (c *Client) Try(ctx context.Context, t api.SubmitTask, key string) (api.Tas
 	return out, nil
 }
 
+// TryBatch asks what a batch would do and stores nothing. What would be created has no id of its own.
+func (c *Client) TryBatch(ctx context.Context, tasks []api.SubmitTask, key string) (api.BatchResult, error) {
+	var out api.BatchResult
+	dry := true
+	params := &api.SubmitBatchParams{IdempotencyKey: orNil(key), DryRun: &dry}
+	if _, err := c.read(ctx, true, &out, func() (*http.Response, error) {
+		return c.wire.SubmitBatch(ctx, params, api.SubmitBatch{Tasks: tasks})
+	}); err != nil {
+		return api.BatchResult{}, fmt.Errorf("try a batch: %w", err)
+	}
+	return out, nil
+}
+
 // Retry submits an ended Task again, as a new one. With a key, which may be empty, sending the same again gives the same
 // Task.
 func (c *Client) Retry(ctx context.Context, id, key string) (Submitted, error) {

@@ -74,7 +74,7 @@ func (c *cli) submit(cmd *cobra.Command, w wish, command []string) error {
 		if err != nil {
 			return err
 		}
-		return c.printTask(t)
+		return c.print(t, func(w io.Writer) error { return pairs(w, triedRows(t)) })
 	}
 	made, err := api.Submit(cmd.Context(), t, w.key)
 	if err != nil {
@@ -84,6 +84,41 @@ func (c *cli) submit(cmd *cobra.Command, w wish, command []string) error {
 		return c.printTask(made.Task)
 	}
 	return c.await(cmd.Context(), api, made.Task.ID)
+}
+
+// noID is the id of a task that was only tried.
+const noID = "00000000-0000-0000-0000-000000000000"
+
+// triedRows say what a submit would do.
+func triedRows(t api.Task) [][2]string {
+	what := "nothing was stored; it would be a new task"
+	if t.ID != noID {
+		what = "nothing was stored; it is or would become part of the task below"
+	}
+	cluster := "takes its pod"
+	for _, w := range t.Warnings {
+		cluster = "does not take its pod now"
+		if w.Reason == "unchecked" {
+			cluster = "not checked"
+		}
+	}
+	rows := [][2]string{{"dry run", what}, {"cluster", cluster}}
+	for _, w := range t.Warnings {
+		rows = append(rows, [2]string{"warning", w.Reason + ": " + w.Message})
+	}
+	for _, row := range taskRows(t) {
+		switch row[0] {
+		case "id", "state", "phase", "created", "attempts":
+			if t.ID == noID {
+				continue
+			}
+		}
+		rows = append(rows, row)
+	}
+	if t.ID == noID {
+		rows = append(rows, [2]string{"queue", t.Queue}, [2]string{"class", string(t.Class)}, [2]string{"image", t.Spec.Image})
+	}
+	return rows
 }
 
 // task makes the submit: from the file, with what the flags say laid over it.

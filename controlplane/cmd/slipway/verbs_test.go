@@ -51,6 +51,10 @@ func play(t *testing.T, s *script, args ...string) (code int, out, errOut string
 const queuedTask = `{"id":"t-1","kind":"volume.resize","namespace":"shop","name":"grow","lane":"volume:shop/data","state":"queued","phase":"waiting",
 "waiting":{"reason":"held","note":"ada: until Monday"},"attempts_made":0,"created_at":"2026-11-30T10:00:00Z","created_by":"ada"}`
 
+const triedTask = `{"id":"00000000-0000-0000-0000-000000000000","kind":"command.run","namespace":"shop","mode":"parallel","queue":"default","class":"normal",
+"state":"queued","phase":"waiting","attempts_made":0,"created_at":"2026-11-30T10:00:00Z","created_by":"ada","spec":{"image":"registry.example.com/tool:1"},
+"warnings":[{"pointer":"","reason":"quota","message":"it would wait for room in a quota: exceeded quota: full"}]}`
+
 const failedTask = `{"id":"t-2","kind":"command.run","namespace":"shop","state":"failed","phase":"failed","outcome":"failed","reason":"exit_code",
 "message":"the command ended with 3","attempts_made":2,"retry_of":"t-1","created_at":"2026-11-30T10:00:00Z","created_by":"ada",
 "started_at":"2026-11-30T10:00:01Z","ended_at":"2026-11-30T10:00:09Z"}`
@@ -80,6 +84,7 @@ func TestTablesAreAsTheGoldenFilesShow(t *testing.T) {
 	old := time.Now().Add(-51*time.Hour - 30*time.Minute).UTC().Format(time.RFC3339)
 	s := &script{answers: map[string]string{
 		"GET /v1/tasks":              `{"items":[` + strings.ReplaceAll(queuedTask, "2026-11-30T10:00:00Z", old) + `,` + strings.ReplaceAll(failedTask, "2026-11-30T10:00:00Z", old) + `],"next":"abc"}`,
+		"POST /v1/tasks":             triedTask,
 		"GET /v1/tasks/t-1":          queuedTask,
 		"GET /v1/tasks/t-2":          failedTask,
 		"GET /v1/tasks/t-2/attempts": failedAttempts,
@@ -93,7 +98,7 @@ func TestTablesAreAsTheGoldenFilesShow(t *testing.T) {
 	for name, args := range map[string][]string{
 		"get": {"get", "t-1"}, "list": {"list"}, "explain": {"explain", "t-2"}, "kinds": {"kinds"}, "kind": {"kinds", "volume.resize"},
 		"kind-free": {"kinds", "command.run"}, "queues": {"queues"}, "limits": {"queues", "-n", "shop"}, "lane": {"lanes", "volume:shop/data"},
-		"audit": {"audit", "-A"}, "audit-json": {"audit", "-n", "shop", "-o", "json"}, "explain-yaml": {"explain", "t-2", "-o", "yaml"},
+		"dry-run": {"submit", "-n", "shop", "--dry-run", "--", "true"}, "audit": {"audit", "-A"}, "audit-json": {"audit", "-n", "shop", "-o", "json"}, "explain-yaml": {"explain", "t-2", "-o", "yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errOut := play(t, s, args...)

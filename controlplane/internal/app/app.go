@@ -169,6 +169,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store},
 		Pods:       pods{p.cluster},
+		Cluster:    p.cluster,
 		Kinds:      p.kinds,
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
 		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, log: p.log}.check,

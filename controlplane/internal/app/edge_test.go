@@ -77,7 +77,7 @@ func townOver(t *testing.T, s *store.Store, known *kinds.Registry) *town {
 	gate, e := gatekeeper{c}, edge{store: s, counts: newCounts()}
 	server, err := httpapi.New(httpapi.Config{
 		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate}),
-		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Runners: runners{s}, Pods: pods{c},
+		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Runners: runners{s}, Pods: pods{c}, Cluster: c, Audit: e,
 		Logs: journal{logs.New(noPods{}, e)}, Kinds: known, SessionKey: s.SessionKey(), Log: quiet,
 	})
 	if err != nil {
@@ -98,6 +98,9 @@ func (w *town) send(token, method, path, body string, headers ...string) *httpte
 	w.handler.ServeHTTP(a, q)
 	return a
 }
+
+// Takes says that any pod would be taken.
+func (*city) Takes(context.Context, task.Task) error { return nil }
 
 // must sends and checks the status.
 func must[T any](w *town, a *httptest.ResponseRecorder, status int) (v T) {

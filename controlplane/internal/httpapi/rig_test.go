@@ -45,6 +45,8 @@ type backend struct {
 	reports   []Report
 	beats     []Beat
 	canceled  []string
+	tried     []task.Task
+	takes     func(task.Task) error
 	edits     []string
 	changes   []Change
 	origins   []Origin
@@ -111,6 +113,16 @@ func (b *backend) Submit(_ context.Context, s Submission) ([]Accepted, error) {
 		}
 	}
 	return out, nil
+}
+
+func (b *backend) Takes(_ context.Context, t task.Task) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tried = append(b.tried, t)
+	if b.takes == nil {
+		return nil
+	}
+	return b.takes(t)
 }
 
 func (b *backend) Repeated(context.Context, Submission) ([]Accepted, bool, error) {
@@ -315,7 +327,7 @@ func (r *rig) paced(p Pace) {
 	r.Helper()
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Kinds: kinds.BuiltIn(),
+		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: kinds.BuiltIn(),
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},

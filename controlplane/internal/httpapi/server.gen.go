@@ -994,6 +994,14 @@ func (siw *ServerInterfaceWrapper) SubmitBatch(c *gin.Context) {
 	// Parameter object where we will unmarshal all parameters from the context
 	var params SubmitBatchParams
 
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", c.Request.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter dry_run: %w", err), http.StatusBadRequest)
+		return
+	}
+
 	headers := c.Request.Header
 
 	// ------------- Optional header parameter "Idempotency-Key" -------------
@@ -2350,6 +2358,7 @@ type SubmitBatchResponseObject interface {
 
 type SubmitBatch200ResponseHeaders struct {
 	IdempotentReplayed *string
+	SlipwayDryRun      *string
 }
 
 type SubmitBatch200JSONResponse struct {
@@ -2366,6 +2375,9 @@ func (response SubmitBatch200JSONResponse) VisitSubmitBatchResponse(w http.Respo
 	w.Header().Set("Content-Type", "application/json")
 	if response.Headers.IdempotentReplayed != nil {
 		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.SlipwayDryRun != nil {
+		w.Header().Set("Slipway-Dry-Run", fmt.Sprint(*response.Headers.SlipwayDryRun))
 	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)

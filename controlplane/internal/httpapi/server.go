@@ -32,6 +32,7 @@ type Config struct {
 	Logs      Logs
 	Runners   Runners
 	Pods      Pods
+	Cluster   Cluster
 	Kinds     *kinds.Registry
 
 	// SessionKey is the secret of the session keys.
@@ -68,6 +69,7 @@ type server struct {
 	logs      Logs
 	runners   Runners
 	pods      Pods
+	cluster   Cluster
 	kinds     *kinds.Registry
 
 	sessionKey []byte
@@ -103,7 +105,7 @@ func New(c Config) (*http.Server, error) {
 	s := &server{
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, picker: c.Picker, history: c.History, canceler: c.Canceler,
 		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, audit: c.Audit,
-		logs: c.Logs, runners: c.Runners, pods: c.Pods, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
+		logs: c.Logs, runners: c.Runners, pods: c.Pods, cluster: c.Cluster, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
 	}
 	if s.heartbeat <= 0 {

@@ -36,12 +36,20 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 	if err != nil {
 		return nil, err
 	}
+	var warnings []api.Warning
+	if in.dryRun {
+		if warnings, err = s.tried(ctx, in, done); err != nil {
+			return nil, err
+		}
+	}
 	made := done[0]
 	here, yes := "/v1/tasks/"+made.Task.ID, "true"
 	if made.Result == api.ResultCreated && in.dryRun {
 		made.Task.ID = noID
+		would := wireTask(made.Task, View{Phase: firstPhase(made.Task)})
+		would.Warnings = warnings
 		return SubmitTask200JSONResponse{
-			Body:    wireTask(made.Task, View{Phase: firstPhase(made.Task)}),
+			Body:    would,
 			Headers: SubmitTask200ResponseHeaders{SlipwayDryRun: &yes},
 		}, nil
 	}
@@ -65,7 +73,9 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 	} else {
 		headers.SlipwayCoalesced = &yes
 	}
-	return SubmitTask200JSONResponse{Body: wireTask(t, view), Headers: headers}, nil
+	there := wireTask(t, view)
+	there.Warnings = warnings
+	return SubmitTask200JSONResponse{Body: there, Headers: headers}, nil
 }
 
 // noID is the id of a Task that was only tried.
@@ -80,6 +90,7 @@ func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (S
 	if whole, ok := known.body.(map[string]any); ok {
 		in.bodies, _ = whole["tasks"].([]any)
 	}
+	in.dryRun = given(r.Params.DryRun)
 	if err := checkKeys(in); err != nil {
 		return nil, err
 	}
@@ -89,6 +100,9 @@ func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (S
 	done, err := s.submit(ctx, in)
 	if err != nil {
 		return nil, err
+	}
+	if in.dryRun {
+		return s.triedBatch(ctx, in, done)
 	}
 	result, created, repeated := api.BatchResult{Items: make([]api.BatchItem, len(done))}, 0, 0
 	for i, d := range done {
@@ -110,6 +124,24 @@ func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (S
 		headers.IdempotentReplayed = &yes
 	}
 	return SubmitBatch200JSONResponse{Body: result, Headers: headers}, nil
+}
+
+// triedBatch answers for a batch that was only tried. Ids of what is not there are left out of it.
+func (s *server) triedBatch(ctx context.Context, in intake, done []Accepted) (SubmitBatchResponseObject, error) {
+	warnings, err := s.tried(ctx, in, done)
+	if err != nil {
+		return nil, err
+	}
+	result, fresh := api.BatchResult{Items: make([]api.BatchItem, len(done)), Warnings: warnings}, map[string]bool{}
+	for i, d := range done {
+		fresh[d.Task.ID] = fresh[d.Task.ID] || d.Result == api.ResultCreated
+		if fresh[d.Task.ID] {
+			d.Task.ID = noID
+		}
+		result.Items[i] = api.BatchItem{ID: d.Task.ID, Result: d.Result}
+	}
+	yes := "true"
+	return SubmitBatch200JSONResponse{Body: result, Headers: SubmitBatch200ResponseHeaders{SlipwayDryRun: &yes}}, nil
 }
 
 // checkKeys refuses keys in header and items at once, and one key for two items.

@@ -16,7 +16,7 @@ import (
 // that somebody else's Job bears is task.ErrTaken.
 func (c *Client) Launch(ctx context.Context, t task.Task, a task.Attempt) (name, uid string, err error) {
 	if !c.namespaced(a.Namespace) {
-		return "", "", &task.Refusal{Cause: task.RefusedNamespace, Message: "namespace " + a.Namespace + " is not enabled for Slipway"}
+		return "", "", c.notEnabled(a.Namespace)
 	}
 	job, err := c.job(t, a)
 	if err != nil {
@@ -59,6 +59,18 @@ func (c *Client) adopt(ctx context.Context, want *batchv1.Job) (name, uid string
 		return "", "", fmt.Errorf("adopt job %s/%s: %w: it is being deleted", want.Namespace, want.Name, task.ErrTaken)
 	}
 	return is.Name, string(is.UID), nil
+}
+
+// Takes asks whether the API server would take the pod of a Task that is not stored: a *task.Refusal if not.
+func (c *Client) Takes(ctx context.Context, t task.Task) error {
+	if !c.namespaced(t.Namespace) {
+		return c.notEnabled(t.Namespace)
+	}
+	return c.DryRun(ctx, t, task.Attempt{Namespace: t.Namespace, Kind: t.Kind, Lane: t.Lane, TaskID: t.ID, Number: 1})
+}
+
+func (c *Client) notEnabled(namespace string) *task.Refusal {
+	return &task.Refusal{Cause: task.RefusedNamespace, Message: "namespace " + namespace + " is not enabled for Slipway"}
 }
 
 // DryRun asks the API server whether it would take the pod of a: a *task.Refusal if not. Quota, PodSecurity, a missing

@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"slipway.dev/slipway/controlplane/internal/kinds"
+	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/task"
+)
+
+// Cluster is asked by dry runs. A no is a *task.Refusal; any other error says that nothing was found out.
+type Cluster interface {
+	// Takes asks whether the API server would take the pod of a Task.
+	Takes(ctx context.Context, t task.Task) error
+}
+
+// Bounds of what one dry run asks of the cluster.
+const (
+	tryTime   = 5 * time.Second
+	tryPods   = 20 // different pods
+	tryAtOnce = 4
+)
+
+// What a dry run warns of.
+const (
+	warnQuota     = "quota"
+	warnRefused   = "refused"
+	warnUnchecked = "unchecked"
+)
+
+// tried asks the cluster for the pods of what a dry run would store: the store has answered and holds nothing of it. What
+// can never run is refused; what would wait, or could not be found out, is a warning.
+func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.Warning, error) {
+	pods := podsOf(done)
+	s.ask(ctx, pods)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("ask the cluster: %w", ctx.Err())
+	}
+	var wrong []kinds.FieldError
+	var warnings []api.Warning
+	for _, p := range pods {
+		for _, i := range p.items {
+			field, warning := p.said()
+			switch {
+			case field != nil && len(wrong) < maxFields:
+				wrong = append(wrong, kinds.FieldError{Pointer: in.at(i) + field.Pointer, Reason: field.Reason})
+			case warning != nil && len(warnings) < maxFields:
+				warnings = append(warnings, api.Warning{Pointer: in.at(i), Reason: warning.Reason, Message: warning.Message})
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &kinds.InvalidError{Fields: wrong}
+	}
+	return warnings, nil
+}
+
+// triedPod is a pod that some items have in common, and what the cluster said to it.
+type triedPod struct {
+	task  task.Task
+	items []int
+	asked bool
+	err   error
+}
+
+// podsOf finds the different pods of what was accepted. An item that repeats an earlier request makes none.
+func podsOf(done []Accepted) []*triedPod {
+	var all []*triedPod
+	byLook := map[string]*triedPod{}
+	for i, d := range done {
+		if d.Result == api.ResultRepeated {
+			continue
+		}
+		same := d.Task.Spec
+		same.Pod.Command, same.Pod.Args = nil, nil // no admission minds the words of a command
+		look, err := json.Marshal([]any{d.Task.Namespace, d.Task.Kind, d.Task.Class, same})
+		if err != nil {
+			look = []byte(d.Task.ID) // never for a Spec; asking once more does no harm
+		}
+		p := byLook[string(look)]
+		if p == nil {
+			p = &triedPod{task: d.Task}
+			byLook[string(look)] = p
+			all = append(all, p)
+		}
+		p.items = append(p.items, i)
+	}
+	return all
+}
+
+// ask asks for the first pods, some at once, and gives up after tryTime.
+func (s *server) ask(ctx context.Context, pods []*triedPod) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	slots := make(chan struct{}, tryAtOnce)
+	var asking sync.WaitGroup
+	for _, p := range pods[:min(len(pods), tryPods)] {
+		slots <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-slots }()
+			p.asked, p.err = true, s.cluster.Takes(ctx, p.task)
+		})
+	}
+	asking.Wait()
+}
+
+// said is what the cluster's answer means: a field that is wrong, a warning, or nothing.
+func (p *triedPod) said() (*kinds.FieldError, *api.Warning) {
+	var no *task.Refusal
+	switch {
+	case !p.asked:
+		return nil, &api.Warning{Reason: warnUnchecked, Message: fmt.Sprintf("the cluster was asked for %d different pods only", tryPods)}
+	case p.err == nil:
+		return nil, nil
+	case !errors.As(p.err, &no):
+		return nil, &api.Warning{Reason: warnUnchecked, Message: "the cluster did not answer in time"}
+	}
+	switch no.Cause {
+	case task.RefusedInvalid:
+		return &kinds.FieldError{Pointer: "/spec", Reason: "makes a pod that the cluster refuses: " + short(no.Message)}, nil
+	case task.RefusedNamespace:
+		return &kinds.FieldError{Pointer: "/namespace", Reason: "takes no pods: " + short(no.Message)}, nil
+	case task.RefusedQuota:
+		return nil, &api.Warning{Reason: warnQuota, Message: "it would wait for room in a quota: " + short(no.Message)}
+	case task.RefusedUnknown:
+		return nil, &api.Warning{Reason: warnRefused, Message: "it would wait until the cluster takes its pod: " + short(no.Message)}
+	case task.RefusedUnavailable:
+	}
+	return nil, &api.Warning{Reason: warnUnchecked, Message: "the cluster could not be asked"}
+}
+
+// short bounds what the API server says.
+func short(text string) string {
+	const most = 500
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -70,9 +70,14 @@ func TestAWrappedProgramHasGateLogResultProgressAndMessage(t *testing.T) {
 }
 
 func TestAWrappedProgramSeesNoParametersInItsEnvironment(t *testing.T) {
-	plane := anyKind(t, map[string]any{"key": "a secret word"})
-	p := startPod(t, plane.URL, wrapping(`env`))
+	plane := anyKind(t, map[string]any{"key": "a secret word", "password": map[string]any{"secretRef": map[string]any{"name": "db", "key": "pw"}}})
+	where := wrapping(`cp $SLIPWAY_PARAMS $SLIPWAY_RESULT; env`)
+	where.env = append(where.env, "SLIPWAY_SECRET_password=another secret word")
+	p := startPod(t, plane.URL, where)
 	p.wait(t)
+	if got := asJSON(t, plane.last(t)["result"]); got != `{"key":"a secret word","password":"another secret word"}` {
+		t.Errorf("the file holds %s", got)
+	}
 	if strings.Contains(p.out.String(), "secret word") {
 		t.Error("a parameter is in the environment")
 	}

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.dev/slipway/e2e/cluster/local"
@@ -26,15 +25,11 @@ import (
 // (answers) holds no secret; and a refusal repeats nothing of what it refuses.
 func TestNoSecretIsFoundWhereItDoesNotBelong(t *testing.T) {
 	t.Parallel()
-	r := rig.New(t, rig.Options{Profile: local.Node, Replicas: 2}) // which log everything, as the rig always does
-	user, ns := r.User(t, r.Namespace()), r.Namespace()
-	byReference, param, refusedParam, badToken := rand.Text(), rand.Text(), rand.Text(), rand.Text()
-	_, err := r.Kube.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "planted"}, StringData: map[string]string{"word": byReference},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("plant a secret: %v", err)
-	}
+	byReference, param, refusedParam, badToken, inParam := rand.Text(), rand.Text(), rand.Text(), rand.Text(), rand.Text()
+	r := rig.New(t, rig.Options{Profile: local.Node})
+	user, ns := sealedKinds(t, r, inParam), r.Namespace() // two replicas by now, which log everything, as the rig always does
+	plant(t, r, "planted", byReference)
+	plant(t, r, "sealed", inParam)
 	submit := func(line string, spec map[string]any) string {
 		s := shell(ns, line, map[string]any{"pod": map[string]any{"env": map[string]any{
 			"PLANTED": map[string]any{"secretRef": map[string]any{"name": "planted", "key": "word"}},
@@ -48,13 +43,25 @@ func TestNoSecretIsFoundWhereItDoesNotBelong(t *testing.T) {
 		submit(arrived, nil):            succeeded,
 		submit(arrived+"; exit 3", nil): exit3,
 		submit(arrived, map[string]any{"requests": map[string]string{"memory": "64Mi"}, "limits": map[string]string{"memory": "32Mi"}}): {"failed", "invalid"},
+		user.Submit(t, sealed(ns, "sealed.bare", "sealed", "word")).ID:                                                                  succeeded,
 	}
+	wrapped := user.Submit(t, sealed(ns, "sealed.wrapped", "sealed", "word")).ID
+	ids[wrapped] = succeeded
 	verdicts(t, user, ids)
+	if got, want := string(encoded(t, user.Task(t, wrapped).Result)), fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(inParam))); got != want {
+		t.Errorf("the handler found %s in its secret parameter, want %s", got, want)
+	}
+	// Its own environment holds no secret, and the file of its parameters lies on no disk.
+	if log := user.Must(t, http.MethodGet, "/v1/tasks/"+wrapped+"/logs", nil, http.StatusOK).Body; string(log) != "0\ntmpfs\n" {
+		t.Errorf("the handler says %q", log)
+	}
 
 	var seen found
 	seen.add("the answer to a bad body", string(user.Must(t, http.MethodPost, "/v1/tasks",
 		map[string]any{"kind": "command.run", "namespace": ns, "params": map[string]any{"command": []string{"x"}, "bogus": refusedParam}},
 		http.StatusBadRequest, http.StatusUnprocessableEntity).Body))
+	seen.add("the answer to a value in the place of a secret", string(user.Must(t, http.MethodPost, "/v1/tasks",
+		map[string]any{"kind": "sealed.wrapped", "namespace": ns, "params": map[string]any{"password": refusedParam}}, http.StatusUnprocessableEntity).Body))
 	stranger := *user
 	stranger.Token = badToken
 	seen.add("the answer to a bad token", string(stranger.Must(t, http.MethodGet, "/v1/tasks?namespace="+ns, nil, http.StatusUnauthorized).Body))
@@ -62,6 +69,7 @@ func TestNoSecretIsFoundWhereItDoesNotBelong(t *testing.T) {
 
 	secrets := map[string]string{
 		"the secret by reference": byReference, "the secret by reference, encoded": base64.StdEncoding.EncodeToString([]byte(byReference)),
+		"a secret parameter": inParam, "a secret parameter, encoded": base64.StdEncoding.EncodeToString([]byte(inParam)),
 		"the user's token": user.Token, "any token": "eyJhbGciOi", "a bad token": badToken, "a refused parameter": refusedParam,
 	}
 	database, err := url.Parse(r.Postgres.TCP("x"))
@@ -88,6 +96,15 @@ func TestNoSecretIsFoundWhereItDoesNotBelong(t *testing.T) {
 	answers.search(t, secrets)
 	if !strings.Contains(answers.text("tasks"), param) {
 		t.Error("the parameter is not in the answers: this search finds nothing")
+	}
+	stored := r.Value(t, "SELECT schema_to_xml('slipway', false, false, '')")
+	if !strings.Contains(stored, param) || !strings.Contains(stored, "secretRef") {
+		t.Error("neither the parameter nor a reference is in the database: this search finds nothing")
+	}
+	for name, secret := range secrets {
+		if strings.Contains(stored, secret) && !strings.HasPrefix(name, "the key of session keys") && !strings.HasPrefix(name, "the same") {
+			t.Errorf("the database holds %s", name)
+		}
 	}
 	secrets["a parameter"] = param
 	everybody(t, r).search(t, secrets)

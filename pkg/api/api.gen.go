@@ -684,6 +684,9 @@ type Kind struct {
 	// Queue Name of a queue.
 	Queue QueueName `json:"queue"`
 
+	// Secrets Parameters that take only `{"secretRef": {"name", "key"}}`, a key of a Secret in the task's namespace. To name one needs `create jobs.batch` in the namespace, or `get` of that Secret.
+	Secrets []string `json:"secrets,omitempty,omitzero"`
+
 	// Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
 	Spec Spec `json:"spec"`
 
@@ -836,7 +839,7 @@ type OnlyShow = bool
 // (permanent, never tried again); `timed_out`; `lost` (evicted, node gone, deleted); `canceled`.
 type Outcome string
 
-// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema.
+// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.
 type Params = json.RawMessage
 
 // Phase The finer view, computed on each read. Of a queued Task: `delayed` (its first `run_at` lies ahead), `waiting`
@@ -1086,7 +1089,7 @@ type StartAnswer struct {
 	// Namespace Namespace of the Task.
 	Namespace string `json:"namespace"`
 
-	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema.
+	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.
 	Params Params `json:"params"`
 
 	// RunSeconds Seconds left for the handler.
@@ -1173,7 +1176,7 @@ type SubmitTask struct {
 	// `replace`: end or cancel what the kind supersedes, and go next.
 	OnConflict OnConflict `json:"on_conflict,omitempty,omitzero"`
 
-	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema.
+	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.
 	Params Params `json:"params,omitempty,omitzero"`
 
 	// Queue Name of a queue.
@@ -1244,7 +1247,7 @@ type Task struct {
 	// (permanent, never tried again); `timed_out`; `lost` (evicted, node gone, deleted); `canceled`.
 	Outcome Outcome `json:"outcome,omitempty,omitzero"`
 
-	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema.
+	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.
 	Params Params `json:"params"`
 
 	// Parent Id of the composite Task that it belongs to.

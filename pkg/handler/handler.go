@@ -20,8 +20,8 @@ type Task struct {
 	ID        string // of the Task, as its user sees it
 	Kind      string
 	Namespace string
-	Attempt   int // number of this try, from 1
-	Params    json.RawMessage
+	Attempt   int             // number of this try, from 1
+	Params    json.RawMessage // with the values of secret parameters in their places
 
 	// Stdout and Stderr go to the pod's log unchanged; the end of both is kept with the Attempt.
 	Stdout, Stderr io.Writer

@@ -25,7 +25,7 @@ func Main(handlers map[string]Handler) {
 	if os.Getpid() == 1 {
 		os.Exit(standAsInit())
 	}
-	os.Exit(mainIn(environment{get: os.Getenv, stdout: os.Stdout, stderr: os.Stderr}, handlers))
+	os.Exit(mainIn(environment{get: os.Getenv, secrets: takeSecrets(), stdout: os.Stdout, stderr: os.Stderr}, handlers))
 }
 
 // AnyKind stands, in the handlers that Main is given, for the handler of every kind that has none of its own.
@@ -40,6 +40,7 @@ func Gate() {
 // environment is what a runner finds around it.
 type environment struct {
 	get            func(name string) string
+	secrets        map[string]string // values by parameter
 	stdout, stderr io.Writer
 	gate           bool
 }
@@ -78,7 +79,7 @@ func mainIn(env environment, handlers map[string]Handler) int {
 	r := &runner{
 		plane: client, id: id, handlers: handlers, told: told, message: message, logf: logf,
 		stdout: env.stdout, stderr: env.stderr, dir: env.or("SLIPWAY_DIR", defaultDir), startWithin: within,
-		gate: env.gate,
+		secrets: env.secrets, gate: env.gate,
 	}
 	return r.run()
 }

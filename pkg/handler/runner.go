@@ -44,7 +44,8 @@ type runner struct {
 	stderr      io.Writer
 	dir         string
 	startWithin time.Duration
-	gate        bool // only ask for the start
+	secrets     map[string]string // values by parameter
+	gate        bool              // only ask for the start
 
 	tail tail
 }
@@ -162,6 +163,11 @@ func (r *runner) work(ctx context.Context, t Task) (end ending) {
 	if !known {
 		return ending{err: Permanent(fmt.Errorf("this image has no handler for kind %q", t.Kind), task.ReasonUnknownKind)}
 	}
+	params, err := resolved(t.Params, r.secrets)
+	if err != nil {
+		return ending{err: Permanent(err, ReasonParams)}
+	}
+	t.Params = params
 	defer func() {
 		if p := recover(); p != nil {
 			_, _ = fmt.Fprintf(t.Stderr, "panic: %v\n%s", p, debug.Stack()) // a broken log cannot be reported anywhere

@@ -77,6 +77,8 @@ type Kind struct {
 	Spec       Spec
 	// Params is a JSON Schema of the parameters; empty accepts any object.
 	Params json.RawMessage
+	// Secrets names parameters that take only a reference to a key of a Secret.
+	Secrets []string
 }
 
 // Spec is how a Task runs: the kind's defaults with the submit's wishes laid over them, stored with the Task so that

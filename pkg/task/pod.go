@@ -15,6 +15,10 @@ type Pod struct {
 	Labels      map[string]string    `json:"labels,omitempty"`
 	Annotations map[string]string    `json:"annotations,omitempty"`
 
+	// Secrets are the parameters whose values the pod gets from Secrets, each in the variable SecretEnv and its name. They
+	// follow from the parameters.
+	Secrets map[string]KeyRef `json:"secrets,omitempty"`
+
 	// Patch is the kind's strategic merge patch of the pod template, as JSON. No submit can set it.
 	Patch json.RawMessage `json:"patch,omitempty"`
 }
@@ -31,6 +35,9 @@ const (
 
 // Runner reports whether a runner attends the handler: it beats, stops by itself at the fence time, and reports.
 func (w Wrap) Runner() bool { return w != WrapNone }
+
+// SecretEnv begins the variables that hold the values of secret parameters.
+const SecretEnv = "SLIPWAY_SECRET_"
 
 // EnvSource is where the value of an environment variable comes from: exactly one of the three. A secret's value never
 // passes through Slipway.

@@ -128,6 +128,10 @@ func (c *cli) printKind(k api.Kind) error {
 	if k.Free {
 		rows = append(rows, [2]string{"needs", "create jobs.batch in the namespace: its caller says what runs"})
 	}
+	if len(k.Secrets) > 0 {
+		needs := "each a secretRef; needs create jobs.batch in the namespace, or get of the Secret"
+		rows = append(rows, [2]string{"secrets", strings.Join(k.Secrets, ", ") + ": " + needs})
+	}
 	if sw := k.Switched; sw != nil {
 		rows = append(rows, [2]string{"switched", joined(": ", instant(sw.At)+" by "+sw.By, sw.Reason)})
 	}

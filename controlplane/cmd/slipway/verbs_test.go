@@ -74,7 +74,7 @@ const events = `{"items":[
 const kinds = `{"items":[
 {"name":"command.run","description":"Run a command.","executor":"job","queue":"default","mode":"parallel","on_conflict":"queue","free":true,
 "spec":{"idempotent":false,"run_deadline":3600,"start_deadline":120,"capacity_deadline":3600,"queue_deadline":0,"grace":30,"fence_after":600,"retry":{"attempts":1,"lost":20,"backoff":2,"cap":300}}},
-{"name":"volume.resize","executor":"off","queue":"volume","lane":"volume:{namespace}/{pvc}","mode":"strict","on_conflict":"queue","free":false,
+{"name":"volume.resize","executor":"off","queue":"volume","lane":"volume:{namespace}/{pvc}","mode":"strict","on_conflict":"queue","free":false,"secrets":["token","passphrase"],
 "switched":{"by":"ada","reason":"storage is being moved","at":"2026-11-30T09:00:00Z"},
 "spec":{"idempotent":true,"run_deadline":5400,"retry":{"attempts":4}}}]}`
 

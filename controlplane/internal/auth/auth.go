@@ -59,11 +59,17 @@ func (a Access) String() string {
 // task.ErrUnavailable.
 var ErrNoIdentity = errors.New("no valid token")
 
-// ForbiddenError says what the caller may not do.
-type ForbiddenError struct{ Access Access }
+// ForbiddenError says what the caller may not do, and Or what would have done as well, where something would.
+type ForbiddenError struct{ Access, Or Access }
 
 // Error names verb, resource and namespace.
-func (e *ForbiddenError) Error() string { return "not allowed: " + e.Access.String() }
+func (e *ForbiddenError) Error() string {
+	text := "not allowed to " + e.Access.String()
+	if e.Or != (Access{}) {
+		text += ", nor to " + e.Or.String()
+	}
+	return text
+}
 
 // Reviewer asks Kubernetes who a token belongs to; ok is false for a token that is not good for the audience.
 type Reviewer interface {

@@ -76,7 +76,7 @@ func problemOf(err error) answer {
 	case errors.Is(err, auth.ErrNoIdentity):
 		return problem(http.StatusUnauthorized, "no_identity", "a valid token is needed")
 	case errors.As(err, &forbidden):
-		return problem(http.StatusForbidden, "forbidden", "not allowed to "+forbidden.Access.String())
+		return problem(http.StatusForbidden, "forbidden", forbidden.Error())
 	case errors.Is(err, ErrWrongPod):
 		return problem(http.StatusForbidden, "wrong_pod", ErrWrongPod.Error())
 	case errors.Is(err, task.ErrNotFound):

@@ -292,13 +292,14 @@ type rig struct {
 	testing.TB
 	*backend
 	server *http.Server
+	kinds  *kinds.Registry
 	logged *strings.Builder
 	ready  error
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{TB: t, logged: &strings.Builder{}, backend: &backend{
+	r := &rig{TB: t, kinds: kinds.BuiltIn(), logged: &strings.Builder{}, backend: &backend{
 		rights: map[string][]string{
 			"admin":  {"*"},
 			"nobody": {},
@@ -327,7 +328,7 @@ func (r *rig) paced(p Pace) {
 	r.Helper()
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: kinds.BuiltIn(),
+		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
 		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -326,17 +328,32 @@ func (s *server) mayCreate(ctx context.Context, in intake) error {
 	return nil
 }
 
-// mayChooseFreely asks whether somebody who names what runs could create a Job of it himself.
+// mayChooseFreely asks whether somebody who names what runs could create a Job of it himself. A pod reads any Secret of
+// its namespace, so who names one must be able to create such a Job too, or to read that Secret without Slipway.
 func (s *server) mayChooseFreely(ctx context.Context, in intake, b built) error {
-	asked := map[string]bool{}
+	var forbidden *auth.ForbiddenError
 	for i, t := range in.tasks {
-		if !b.free[i] || asked[t.Namespace] {
+		secrets := b.Items[i].Task.Spec.Pod.Secrets
+		if !b.free[i] && len(secrets) == 0 {
 			continue
 		}
-		asked[t.Namespace] = true
 		create := auth.Access{Verb: "create", Group: "batch", Resource: "jobs", Namespace: t.Namespace}
-		if err := s.gate.May(ctx, in.caller, create); err != nil {
+		err := s.gate.May(ctx, in.caller, create)
+		if err == nil {
+			continue
+		}
+		if b.free[i] || !errors.As(err, &forbidden) {
 			return err
+		}
+		for _, parameter := range slices.Sorted(maps.Keys(secrets)) {
+			get := auth.Access{Verb: "get", Resource: "secrets", Name: secrets[parameter].Name, Namespace: t.Namespace}
+			err := s.gate.May(ctx, in.caller, get)
+			if errors.As(err, &forbidden) {
+				return &auth.ForbiddenError{Access: get, Or: create}
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -93,6 +93,9 @@ func Build(k Kind, req Request) (Built, error) {
 	}
 	t.Lane, t.Mode = lane(k, req, &wrong)
 	spec, free := spec(k, req.Spec, &wrong)
+	if len(wrong) == 0 {
+		spec.Pod.Secrets = secretRefs(k, t.Params, &wrong)
+	}
 	if k.shape != nil && len(wrong) == 0 {
 		k.shape(t.Params, &spec, &wrong)
 	}

@@ -17,7 +17,7 @@ func checkDefaults(s task.Spec, wrong *fields) {
 	if s.Image != "" {
 		wrong.add("defaults.image", "is set by image")
 	}
-	if s.Pod.Wrap != "" || s.Pod.Command != nil || s.Pod.Args != nil || s.Pod.Dir != "" || s.Pod.Patch != nil {
+	if s.Pod.Wrap != "" || s.Pod.Command != nil || s.Pod.Args != nil || s.Pod.Dir != "" || s.Pod.Patch != nil || s.Pod.Secrets != nil {
 		wrong.add("defaults.pod", "takes env, tolerations, image_pull_secrets, labels and annotations; the rest stands beside defaults")
 	}
 	if s.ServiceAccount != "" && !objectName.MatchString(s.ServiceAccount) {

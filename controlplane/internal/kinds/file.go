@@ -45,6 +45,7 @@ type entry struct {
 	Supersedes  []string        `json:"supersedes"`
 	Defaults    json.RawMessage `json:"defaults"` // the spec of a submit
 	Params      json.RawMessage `json:"params"`   // JSON Schema
+	Secrets     []string        `json:"secrets"`  // parameters that take only a reference to a key of a Secret
 	Pod         json.RawMessage `json:"pod"`      // strategic merge patch of the pod template
 }
 
@@ -176,7 +177,7 @@ func readKind(raw []byte) (Kind, fields) {
 	k := Kind{
 		Kind: task.Kind{
 			Name: e.Name, Description: e.Description, Executor: task.ExecutorJob, Queue: e.Queue, Lane: e.Lane, Mode: e.Mode,
-			OnConflict: e.OnConflict, Supersedes: e.Supersedes, Spec: spec, Params: e.Params,
+			OnConflict: e.OnConflict, Supersedes: e.Supersedes, Spec: spec, Params: e.Params, Secrets: e.Secrets,
 		},
 		AnyImage: e.AnyImage,
 	}
@@ -224,6 +225,9 @@ func (e entry) check(k *Kind, wrong *fields) {
 			wrong.add("params", "is no JSON Schema: %v", err)
 		}
 	}
+	if len(e.Secrets) > 0 {
+		withSecrets(e.Params, e.Secrets, wrong)
+	}
 	if len(e.Pod) > 0 && !bytes.HasPrefix(bytes.TrimSpace(e.Pod), []byte("{")) {
 		wrong.add("pod", "must be a patch of a pod template")
 	}
@@ -241,6 +245,10 @@ func (e entry) checkLane(k *Kind, wrong *fields) {
 	for _, hole := range anyHole.FindAllString(e.Lane, -1) {
 		if !knownHole.MatchString(hole) {
 			wrong.add("lane", "holds %s, which is neither {namespace} nor {params.FIELD}", hole)
+			return
+		}
+		if slices.Contains(e.Secrets, strings.TrimSuffix(strings.TrimPrefix(hole, "{params."), "}")) {
+			wrong.add("lane", "holds %s, which is secret", hole)
 			return
 		}
 	}

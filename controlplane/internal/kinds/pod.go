@@ -13,6 +13,7 @@ import (
 func clonePod(p task.Pod) task.Pod {
 	p.Command, p.Args = slices.Clone(p.Command), slices.Clone(p.Args)
 	p.Env, p.Labels, p.Annotations = maps.Clone(p.Env), maps.Clone(p.Labels), maps.Clone(p.Annotations)
+	p.Secrets = maps.Clone(p.Secrets)
 	p.Tolerations, p.PullSecrets = slices.Clone(p.Tolerations), slices.Clone(p.PullSecrets)
 	return p
 }

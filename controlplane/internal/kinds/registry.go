@@ -55,6 +55,12 @@ func New(all ...Kind) (*Registry, error) {
 		if _, twice := r.byName[k.Name]; twice {
 			return nil, fmt.Errorf("kind %s: defined twice", k.Name)
 		}
+		if len(k.Secrets) > 0 {
+			var wrong fields
+			if k.Params = withSecrets(k.Params, k.Secrets, &wrong); len(wrong) > 0 {
+				return nil, fmt.Errorf("kind %s: %s %s", k.Name, wrong[0].Pointer, wrong[0].Reason)
+			}
+		}
 		if len(k.Params) > 0 {
 			schema, err := compile(k.Params)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -22,14 +23,27 @@ func checkSchema(k Kind, params []byte, wrong *fields) {
 	}
 	var invalid *jsonschema.ValidationError
 	if err := k.schema.Validate(value); errors.As(err, &invalid) {
-		explain(invalid, wrong)
+		var found fields
+		explain(invalid, k.Secrets, &found)
+		// The library finds them in no order.
+		slices.SortStableFunc(found, func(a, b FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
+		for _, f := range found {
+			wrong.add(f.Pointer, "%s", f.Reason)
+		}
 	} else if err != nil {
 		wrong.add("/params", "does not fit the kind's schema")
 	}
 }
 
-// explain turns the leaves of a validation error into fields.
-func explain(e *jsonschema.ValidationError, wrong *fields) {
+// explain turns the leaves of a validation error into fields. Of what stands in a secret parameter only that it is wrong
+// is told.
+func explain(e *jsonschema.ValidationError, secrets []string, wrong *fields) {
+	if at := e.InstanceLocation; len(at) > 0 && slices.Contains(secrets, at[0]) {
+		if told := (FieldError{Pointer: "/params/" + Escape(at[0]), Reason: onlyReference}); !slices.Contains(*wrong, told) {
+			wrong.add(told.Pointer, "%s", told.Reason)
+		}
+		return
+	}
 	at := "/params"
 	for _, step := range e.InstanceLocation {
 		at += "/" + Escape(step)
@@ -57,7 +71,7 @@ func explain(e *jsonschema.ValidationError, wrong *fields) {
 		return
 	}
 	for _, cause := range e.Causes {
-		explain(cause, wrong)
+		explain(cause, secrets, wrong)
 	}
 }
 

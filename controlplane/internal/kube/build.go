@@ -79,7 +79,7 @@ func (c *Client) podTemplate(t task.Task, a task.Attempt) (*corev1.PodTemplateSp
 		SecurityContext:               restricted(),
 		Tolerations:                   tolerations(s.Pod.Tolerations),
 		ImagePullSecrets:              pullSecrets(s.Pod.PullSecrets),
-		Volumes:                       volumes(s.Pod.Wrap),
+		Volumes:                       volumes(s.Pod),
 		InitContainers:                c.before(t, a, resources),
 		Containers:                    []corev1.Container{c.container(t, a, resources)},
 	}
@@ -119,7 +119,7 @@ func (c *Client) container(t task.Task, a task.Attempt, resources corev1.Resourc
 		Image:                    or(s.Image, c.cfg.RunnerImage),
 		ImagePullPolicy:          corev1.PullIfNotPresent,
 		WorkingDir:               s.Pod.Dir,
-		Env:                      append(c.runnerEnv(a), environment(s.Pod.Env)...),
+		Env:                      append(c.runnerEnv(a), environment(s.Pod)...),
 		Resources:                resources,
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -152,18 +152,22 @@ func (c *Client) runnerEnv(a task.Attempt) []corev1.EnvVar {
 	return env
 }
 
-func volumes(w task.Wrap) []corev1.Volume {
+func volumes(p task.Pod) []corev1.Volume {
 	token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 		Audience: runnerAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenFile,
 	}}
+	work := &corev1.EmptyDirVolumeSource{}
+	if p.Wrap == task.WrapExec && len(p.Secrets) > 0 {
+		work.Medium = corev1.StorageMediumMemory // the file of the parameters holds their values: no disk may
+	}
 	all := []corev1.Volume{
 		{Name: "token", VolumeSource: corev1.VolumeSource{
 			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{token}},
 		}},
-		{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: work}},
 		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
-	if w == task.WrapExec {
+	if p.Wrap == task.WrapExec {
 		all = append(all, corev1.Volume{Name: runnerVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
 	return all

@@ -83,6 +83,16 @@ func TestJobsAreBuiltAsTheGoldenFilesShow(t *testing.T) {
 				"MODE":     {Value: new("fast")},
 			}
 		},
+		"secrets": func(_ *Config, t *task.Task) {
+			t.Kind, t.Spec.Image = "report.build", "registry.example/tools:2"
+			t.Spec.Pod = task.Pod{
+				Wrap: task.WrapExec, Command: []string{"/report"}, Secrets: map[string]task.KeyRef{"token": {Name: "web", Key: "t"}, "password": {Name: "db", Key: "pw"}},
+				Patch: []byte(`{"spec":{"containers":[{"name":"main","env":[{"name":"MODE","value":"fast"}]}]}}`),
+			}
+		},
+		"secrets-unwrapped": func(_ *Config, t *task.Task) {
+			t.Spec.Pod = task.Pod{Wrap: task.WrapNone, Secrets: map[string]task.KeyRef{"password": {Name: "db", Key: "pw"}}}
+		},
 		"labels": func(_ *Config, t *task.Task) {
 			t.Spec.Pod.Labels = map[string]string{"team": "blue", LabelFence: "0", "kueue.x-k8s.io/queue-name": "batch"}
 			t.Spec.Pod.Annotations = map[string]string{"linkerd.io/inject": "enabled", "example.com/cost": "7"}

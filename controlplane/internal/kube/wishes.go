@@ -36,9 +36,17 @@ func podAnnotations(asked map[string]string) map[string]string {
 	return annotations
 }
 
-// environment gives the variables in the order of their names.
-func environment(asked map[string]task.EnvSource) []corev1.EnvVar {
+// environment gives the variables in the order of their names, with those that hold secret parameters. The kubelet reads
+// a Secret when it starts the container, and says by name which one, or which key, is missing.
+func environment(p task.Pod) []corev1.EnvVar {
 	var all []corev1.EnvVar
+	asked := maps.Clone(p.Env)
+	if asked == nil {
+		asked = map[string]task.EnvSource{}
+	}
+	for parameter, ref := range p.Secrets {
+		asked[task.SecretEnv+parameter] = task.EnvSource{Secret: &ref}
+	}
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		made, from := corev1.EnvVar{Name: name}, asked[name]
 		switch {

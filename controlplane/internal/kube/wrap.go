@@ -53,7 +53,7 @@ func wrap(main *corev1.Container, p task.Pod, a task.Attempt) {
 			{Name: "SLIPWAY_TASK", Value: a.TaskID},
 			{Name: "SLIPWAY_ATTEMPT", Value: decimal(a.ID)},
 			{Name: "SLIPWAY_FENCE", Value: decimal(a.Fence)},
-		}, environment(p.Env)...)
+		}, environment(p)...)
 		main.VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: scratchFolder}}
 	}
 }

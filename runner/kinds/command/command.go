@@ -5,7 +5,8 @@
 //   - $SLIPWAY_RESULT (/slipway/result.json): JSON, stored as the result of the Task.
 //   - $SLIPWAY_PROGRESS (/slipway/progress): a line `done/total message`, or JSON {"done", "total", "message"}; the last
 //     line counts.
-//   - $SLIPWAY_PARAMS (/slipway/params.json), with Exec: the parameters of the Task, readable by the command's user alone.
+//   - $SLIPWAY_PARAMS (/slipway/params.json), with Exec: the parameters of the Task, readable by the command's user alone,
+//     with the values of secret ones in their places.
 //
 // SIGTERM reaches the whole process group when the Task is to stop, SIGKILL when its grace period is over. An exit with
 // 0 after SIGTERM counts as success only if the result file is there: most programs exit with 0 when told to stop.

@@ -119,13 +119,8 @@ func (b truthBooks) Known(ctx context.Context, attempts []int64) (map[int64]reco
 	return out, known(err)
 }
 
-// MaxFence is the last fence drawn.
-func (b truthBooks) MaxFence(ctx context.Context) (int64, error) {
-	fence, err := b.store.MaxFence(ctx)
-	return fence, known(err)
-}
-
 // RaiseFence moves the fences past one that is known.
-func (b truthBooks) RaiseFence(ctx context.Context, above int64) error {
-	return known(b.store.RaiseFence(ctx, above))
+func (b truthBooks) RaiseFence(ctx context.Context, above int64) (int64, error) {
+	was, err := b.store.RaiseFence(ctx, above)
+	return was, known(err)
 }

@@ -20,8 +20,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is the database and the cluster of a test, in memory. Its clock is the bubble's.
 type world struct {
-	mu    sync.Mutex
-	wakes chan int64
+	mu     sync.Mutex
+	wakes  chan int64
+	doubts chan struct{}
 
 	tasks    map[int64]task.Task
 	attempts map[int64]*task.Attempt
@@ -51,7 +52,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		wakes: make(chan int64), tasks: map[int64]task.Task{}, attempts: map[int64]*task.Attempt{}, verdicts: map[int64]task.Verdict{},
+		wakes: make(chan int64), doubts: make(chan struct{}), tasks: map[int64]task.Task{}, attempts: map[int64]*task.Attempt{}, verdicts: map[int64]task.Verdict{},
 		evidence: map[int64]json.RawMessage{}, reads: map[int64]int{}, waits: map[int64]task.WaitReason{}, seen: map[int64]task.Seen{},
 		behind: map[int64]task.Seen{}, halts: map[int64][]time.Duration{}, closes: map[int64]int{}, fenceHere: 1000,
 	}
@@ -236,20 +237,15 @@ func (w *world) Known(_ context.Context, ids []int64) (map[int64]Standing, error
 	return known, nil
 }
 
-func (w *world) MaxFence(context.Context) (int64, error) {
+func (w *world) RaiseFence(_ context.Context, above int64) (was int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dbDown {
 		return 0, task.ErrUnavailable
 	}
-	return w.fenceHere, nil
-}
-
-func (w *world) RaiseFence(_ context.Context, above int64) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fenceHere = above
-	return nil
+	was = w.fenceHere
+	w.fenceHere = max(was, above)
+	return was, nil
 }
 
 func (w *world) clusterFence(context.Context) (int64, error) {
@@ -282,7 +278,7 @@ func reconciling(t *testing.T, prepare func(w *world), f func(t *testing.T, w *w
 		}
 		r := New(Config{
 			Reader: w, Ender: w, Noter: w, Ledger: w, Sight: w, Hand: w, Remains: w, ClusterFence: w.clusterFence,
-			Wakes: w.wakes, Synced: func(context.Context) error { return nil }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Wakes: w.wakes, Doubts: w.doubts, Synced: func(context.Context) error { return nil }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -18,6 +18,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/loop"
@@ -70,6 +71,8 @@ type Config struct {
 	ClusterFence func(context.Context) (int64, error)
 	// Wakes names Attempts that were stopped, reported or ended.
 	Wakes <-chan int64
+	// Doubts says that the database may have been restored: the fences are to be compared again.
+	Doubts <-chan struct{}
 	// Synced returns when the cache of the cluster is filled.
 	Synced func(context.Context) error
 	Log    *slog.Logger
@@ -103,6 +106,8 @@ type Reconciler struct {
 	cfg   Config
 	keys  *loop.Keyed[int64]
 	ready chan struct{}
+	// onlyList tells the next sweep to remove nothing.
+	onlyList atomic.Bool
 
 	mu   sync.Mutex
 	mine map[int64]bool      // claimed here and not closed yet
@@ -149,20 +154,21 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	restored := r.raiseFence(ctx)
+	r.onlyList.Store(r.raiseFence(ctx))
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the same
 	}
 	close(r.ready)
-	return loop.Together(ctx, r.keys.Run, r.listen,
+	return loop.Together(ctx, r.keys.Run, r.listen, r.doubt,
 		func(ctx context.Context) error {
 			loop.Every(ctx, r.cfg.Resync, nil, r.resync)
 			return nil
 		},
 		func(ctx context.Context) error {
 			loop.Every(ctx, r.cfg.SweepEvery, nil, func(ctx context.Context) {
-				r.sweep(ctx, restored)
-				restored = false
+				if only := r.onlyList.Swap(false); !r.sweep(ctx, only) && only {
+					r.onlyList.Store(true) // it has not listed yet
+				}
 			})
 			return nil
 		})

@@ -27,9 +27,10 @@ type Standing struct {
 // Ledger is the database's side of a sweep.
 type Ledger interface {
 	// Known tells what is known of the given Attempts; what is missing in the answer does not exist.
+	// It refuses to tell while the fences are in doubt.
 	Known(ctx context.Context, attempts []int64) (map[int64]Standing, error)
-	MaxFence(ctx context.Context) (int64, error)
-	RaiseFence(ctx context.Context, above int64) error
+	// RaiseFence makes every later fence larger than above, and gives the last one that was drawn.
+	RaiseFence(ctx context.Context, above int64) (was int64, err error)
 }
 
 // raiseFence makes sure that no fence is drawn twice. A database that was restored is behind the cluster: then its
@@ -54,18 +55,32 @@ func (r *Reconciler) compareFences(ctx context.Context) (behind bool, err error)
 	if err != nil {
 		return false, err
 	}
-	inDatabase, err := r.cfg.Ledger.MaxFence(ctx)
+	inDatabase, err := r.cfg.Ledger.RaiseFence(ctx, inCluster)
 	if err != nil || inCluster <= inDatabase {
 		return false, err
 	}
-	r.cfg.Log.WarnContext(ctx, "the cluster knows later fences than the database, which must have been restored: moving past them",
+	r.cfg.Log.WarnContext(ctx, "the cluster knew later fences than the database, which must have been restored: moved past them",
 		"database", inDatabase, "cluster", inCluster)
-	return true, r.cfg.Ledger.RaiseFence(ctx, inCluster)
+	return true, nil
+}
+
+// doubt compares the fences again whenever the database was restarted, failed over or restored under us; nothing is
+// claimed meanwhile. The next sweep only lists, whichever replica moved the fences.
+func (r *Reconciler) doubt(ctx context.Context) error {
+	for {
+		select {
+		case <-r.cfg.Doubts:
+			r.onlyList.Store(true)
+			r.raiseFence(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // sweep removes what the cluster still has of Attempts that do not exist, and closes again what was closed. After a
-// restore the first pass only lists.
-func (r *Reconciler) sweep(ctx context.Context, onlyList bool) {
+// restore the first pass only lists. It gives false where the database could not tell.
+func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 	var old []task.Trace
 	var ids []int64
 	for _, trace := range r.cfg.Remains.Traces() {
@@ -74,12 +89,12 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) {
 		}
 	}
 	if len(old) == 0 {
-		return
+		return true
 	}
 	known, err := r.cfg.Ledger.Known(ctx, ids)
 	if err != nil {
 		r.complain(ctx, "compare cluster and database", err)
-		return
+		return false
 	}
 	for _, trace := range old {
 		standing, exists := known[trace.Attempt]
@@ -95,6 +110,7 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) {
 			r.complain(ctx, fmt.Sprintf("remove the orphan %s/%s", trace.Namespace, trace.Name), err)
 		}
 	}
+	return true
 }
 
 func (r *Reconciler) tidy(ctx context.Context, trace task.Trace, closed bool) error {

@@ -118,6 +118,36 @@ func TestAfterARestoreTheFenceIsRaisedAndTheFirstPassOnlyLists(t *testing.T) {
 	})
 }
 
+func TestADoubtComparesTheFencesAgainAndTheNextPassOnlyLists(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, _ *Reconciler) {
+		w.set(func() {
+			w.fenceHere, w.fenceThere = 600, 500 // another replica has moved them past already
+			w.traces = []task.Trace{{Attempt: 3, Fence: 103, Age: time.Hour}}
+		})
+		w.doubts <- struct{}{}
+		removed := func() (n int) {
+			w.see(func() { n = len(w.removed) })
+			return n
+		}
+		time.Sleep(70 * time.Second)
+		if n := removed(); n != 0 {
+			t.Errorf("removed %d in the first pass", n)
+		}
+		time.Sleep(70 * time.Second)
+		if n := removed(); n != 1 {
+			t.Errorf("removed %d in the second pass", n)
+		}
+		w.set(func() { w.fenceHere = 10 })
+		w.doubts <- struct{}{}
+		time.Sleep(time.Second)
+		w.see(func() {
+			if w.fenceHere != 500 {
+				t.Errorf("the fence is at %d", w.fenceHere)
+			}
+		})
+	})
+}
+
 func TestNothingIsReadyBeforeTheFencesAreCompared(t *testing.T) {
 	reconciling(t, func(w *world) { w.dbDown = true }, func(t *testing.T, w *world, r *Reconciler) {
 		time.Sleep(time.Minute)

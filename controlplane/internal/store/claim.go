@@ -18,7 +18,7 @@ import (
 func (s *Store) Claim(ctx context.Context, queue string, limit int) (ClaimResult, error) {
 	var c claim
 	err := s.inTx(ctx, func(tx *gorm.DB) error {
-		c = claim{tx: tx, queue: queue, limit: limit, replica: s.cfg.Replica}
+		c = claim{tx: tx, queue: queue, limit: limit, replica: s.cfg.Replica, proven: &s.proven}
 		return c.run()
 	})
 	if err != nil {
@@ -34,6 +34,7 @@ type claim struct {
 	queue   string
 	limit   int
 	replica string
+	proven  *proven
 
 	row    queueRow
 	room   roomRow
@@ -57,6 +58,7 @@ type roomRow struct {
 	FrozenNamespaces []byte
 	OffKinds         []byte
 	ReadyAt          *time.Time
+	Lineage          string
 }
 
 type lanesRow struct {
@@ -85,6 +87,9 @@ func (c *claim) run() error {
 	}
 	c.row = rows[0]
 	if err := query(c.tx, "claim/room", args{"queue": c.queue}, &c.room); err != nil {
+		return err
+	}
+	if err := c.proven.check(c.room.Lineage); err != nil {
 		return err
 	}
 	want := c.want()

@@ -172,6 +172,8 @@ func unreachable(err error) bool {
 		return true
 	case code == "25006", code == queryCanceled, code == lockNotAvailable, code == "25P03": // read-only, time-outs
 		return true
+	case code == cachedPlanChanged: // a migration under load; the next try makes a new plan
+		return true
 	case code != "":
 		return false
 	}

@@ -111,3 +111,21 @@ func TestTheStoreComesBackWithItsDatabase(t *testing.T) {
 		t.Fatal("another task")
 	}
 }
+
+// Case 28: a column changes its type under statements that are prepared.
+func TestAMigrationUnderLoadCostsAReaderOneRepeatAndAWriterNothing(t *testing.T) {
+	d := newDatabase(t)
+	made := d.one(item("volume:ns/a"))
+	d.get(made.ID)
+	d.get(made.ID)
+	d.sql("ALTER TABLE slipway.tasks ALTER COLUMN name TYPE varchar(300)")
+	if _, err := d.Cancel(t.Context(), made.ID, "bob", ""); err != nil {
+		t.Errorf("a write: %v", err)
+	}
+	for range 16 { // connections
+		if _, _, err := d.Task(t.Context(), made.ID); err != nil && !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a read: %v", err)
+		}
+	}
+	d.get(made.ID)
+}

@@ -100,7 +100,8 @@ func (s *Store) LeasedOverdue(ctx context.Context, age time.Duration, limit int)
 	return out, nil
 }
 
-// KnownAttempts says where Attempts stand; who is not in the answer does not exist.
+// KnownAttempts says where Attempts stand; who is not in the answer does not exist. ErrUnavailable says that the database
+// may have been restored since RaiseFence.
 func (s *Store) KnownAttempts(ctx context.Context, ids []int64) (map[int64]AttemptStanding, error) {
 	known := map[int64]AttemptStanding{}
 	if len(ids) == 0 {
@@ -116,7 +117,7 @@ func (s *Store) KnownAttempts(ctx context.Context, ids []int64) (map[int64]Attem
 	for _, r := range rows {
 		known[r.ID] = AttemptStanding{Open: r.Open, Closed: r.Closed, Fence: r.Fence}
 	}
-	return known, nil
+	return known, s.stillProven(ctx)
 }
 
 // Attempts lists the Attempts of a Task, the first one first.
@@ -207,25 +208,6 @@ func position(text string) (xid uint64, id int64, err error) {
 		return 0, 0, FieldErrors{{"/after", "is not a position of the event stream"}}
 	}
 	return xid, id, nil
-}
-
-// MaxFence is the last fence drawn.
-func (s *Store) MaxFence(ctx context.Context) (int64, error) {
-	var row struct{ Fence int64 }
-	if err := query(s.db.WithContext(ctx), "attempt/max_fence", nil, &row); err != nil {
-		return 0, classify(ctx, fmt.Errorf("read the last fence: %w", err))
-	}
-	return row.Fence, nil
-}
-
-// RaiseFence makes every later fence larger than above; it never lowers the sequence. For a database that was
-// restored to an earlier time.
-func (s *Store) RaiseFence(ctx context.Context, above int64) error {
-	var row struct{ Fence int64 }
-	if err := query(s.db.WithContext(ctx), "attempt/raise_fence", args{"above": above}, &row); err != nil {
-		return classify(ctx, fmt.Errorf("raise the fence: %w", err))
-	}
-	return nil
 }
 
 // rawList reads a JSON array of strings that a statement built.

@@ -38,6 +38,7 @@ type Store struct {
 	wakes    wakes
 	beats    beats
 	waiting  waitingCounts
+	proven   proven
 	deadlock deadlockCount
 }
 
@@ -57,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
-	s := &Store{cfg: cfg, pool: pool, sql: stdlib.OpenDBFromPool(pool), wakes: newWakes(), beats: newBeats()}
+	s := &Store{cfg: cfg, pool: pool, sql: stdlib.OpenDBFromPool(pool), wakes: newWakes(), beats: newBeats(), proven: proven{doubts: make(chan struct{}, 1)}}
 	if err := s.prepare(ctx); err != nil {
 		s.Close()
 		return nil, err

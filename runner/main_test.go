@@ -294,3 +294,37 @@ func TestTheCommandSeesNothingOfTheRunnersEnvironment(t *testing.T) {
 		t.Errorf("the command sees %q", got)
 	}
 }
+
+// A runner that was frozen past its fence time and the grace period after it gives its handler no more time: when it
+// wakes, somebody else may hold the lane. It sends no heartbeat, and its report is refused.
+func TestARunnerThatWakesPastItsFenceTimeKillsItsHandlerBeforeAnythingElse(t *testing.T) {
+	const fence, grace = time.Second, 8 * time.Second
+	p := newControlPlane(t, map[string]any{"command": []string{"sh", "-c", "trap '' TERM; echo at work; while :; do sleep 0.1; done"}})
+	p.grant["fence_after_seconds"], p.grant["grace_seconds"], p.grant["heartbeat_seconds"] = fence.Seconds(), grace.Seconds(), 5
+	p.stale = true
+	pod := startPod(t, p.URL, place{})
+	pod.out.wait(t, "at work")
+	if err := pod.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(fence + grace + time.Second) // frozen
+	if err := pod.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	woke := time.Now()
+	if code := pod.wait(t); code == 0 {
+		t.Error("it exits as if its handler had succeeded")
+	}
+	if took := time.Since(woke); took >= grace {
+		t.Errorf("it was gone %v after it woke: the handler got another grace period", took)
+	}
+	if p.beats != 0 {
+		t.Errorf("%d heartbeats were sent", p.beats)
+	}
+	if got := p.last(t); got["outcome"] != "lost" || got["reason"] != "heartbeat" {
+		t.Errorf("reported %v", got)
+	}
+	if strings.Contains(pod.out.String(), "found nobody") {
+		t.Error("it went on after its report was refused as stale")
+	}
+}

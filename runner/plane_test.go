@@ -14,7 +14,8 @@ type controlPlane struct {
 	*httptest.Server
 	t      *testing.T
 	grant  map[string]any
-	refuse int // status of every start; 0: granted
+	refuse int  // status of every start; 0: granted
+	stale  bool // every report is refused: the lane has been handed on
 	beat   func(n int, body map[string]any) (status int, answer string)
 
 	mu       sync.Mutex
@@ -65,7 +66,11 @@ func (p *controlPlane) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, answer)
 	case "/v1/runner/finish":
 		p.finished = append(p.finished, body)
-		w.WriteHeader(http.StatusNoContent)
+		status := http.StatusNoContent
+		if p.stale {
+			status = http.StatusConflict
+		}
+		w.WriteHeader(status)
 		p.ended <- struct{}{}
 	default:
 		w.WriteHeader(http.StatusNotFound)

@@ -89,7 +89,7 @@ func (w *watch) attend() ending {
 		case <-timerC(w.deadline):
 			w.stopBy(ErrDeadline, time.Now().Add(w.grace()))
 		case <-w.fence.C:
-			w.stopBy(ErrFenced, time.Now().Add(w.grace()))
+			w.fenced()
 		case <-timerC(w.killAt):
 			close(w.overdue)
 			w.killAt = nil
@@ -139,7 +139,21 @@ func (w *watch) stopBy(cause error, kill time.Time) {
 	w.killAt = time.NewTimer(time.Until(kill))
 }
 
+// fenced stops the handler where the fence time is over. Its grace period began then: a process that was frozen for
+// longer kills its handler as soon as it wakes, since somebody else may hold the lane by now.
+func (w *watch) fenced() bool {
+	at := w.lastGood.Add(w.grant.FenceAfter.Duration())
+	if time.Now().Before(at) {
+		return false
+	}
+	w.stopBy(ErrFenced, at.Add(w.grace()))
+	return true
+}
+
 func (w *watch) sendBeat(ctx context.Context) {
+	if w.fenced() {
+		return // it woke too late: nothing goes before that
+	}
 	var progress any
 	select {
 	case p := <-w.progress:

@@ -98,7 +98,7 @@ func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 	case rest:
 		return Decision{Action: ActStop, Stop: StopEnded, Why: note}
 	case a.started():
-		return atWork(t, a, s, now)
+		return leaving(t, a, s, atWork(t, a, s, now))
 	case a.State == Leased:
 		return launching(a, s, now)
 	case s.Job != nil && s.Job.Suspended:
@@ -106,7 +106,20 @@ func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 	case len(s.Pods) == 0:
 		return podless(t, a, s, now)
 	}
-	return starting(t, a, s, now)
+	return leaving(t, a, s, starting(t, a, s, now))
+}
+
+// leaving says so where somebody else deleted a pod that may still run: the next Attempt waits for it.
+func leaving(t Task, a Attempt, s Seen, d Decision) Decision {
+	if d.Action != ActWait {
+		return d
+	}
+	for _, p := range s.Pods {
+		if p.Node != "" && p.Deleting && !p.Ended() {
+			d.Wait, d.Why, d.Again = WaitStop, Stopping(t.Spec, a), min(d.Again, lookAgain)
+		}
+	}
+	return d
 }
 
 // missing reports whether s lacks a pod that may exist.

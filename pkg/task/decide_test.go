@@ -52,6 +52,12 @@ func TestDecide(t *testing.T) {
 		{name: "a clock that runs wild cannot stretch it", a: launched(), s: cached(alive(), runningPod().with(func(p *SeenPod) { p.Waited = -time.Hour })), after: 2 * time.Minute, want: ActStop, stop: StopStartDeadline},
 		{name: "a pod whose Job was orphaned still has a start deadline", a: launched(), s: live(nil, waitingPod("ContainerCreating", "")), after: 2 * time.Minute, want: ActStop, stop: StopStartDeadline},
 
+		// Deleted by somebody while it may still run.
+		{name: "a pod that was deleted at work is waited for", a: started(), s: cached(deleting(), runningPod().with(gone)), after: time.Minute, want: ActWait, wait: WaitStop, again: lookAgain},
+		{name: "one that was deleted while it starts, too", a: launched(), s: cached(alive(), waitingPod("ContainerCreating", "").with(gone)), after: time.Second, want: ActWait, wait: WaitStop},
+		{name: "but not beyond the run deadline", a: beating(started(), 10*time.Minute), s: cached(deleting(), runningPod().with(gone)), after: 10 * time.Minute, want: ActStop, stop: StopRunDeadline},
+		{name: "nor once it has ended", a: started(), s: cached(deleting(), endedPod(0, "Completed", "").with(gone)), after: time.Minute, want: ActFinish},
+
 		// At work.
 		{name: "work is left alone", a: beating(started(), 9*time.Minute), s: cached(alive(), runningPod()), after: 9 * time.Minute, want: ActWait, again: time.Minute},
 		{name: "up to the run deadline", a: beating(started(), 10*time.Minute), s: cached(alive(), runningPod()), after: 10 * time.Minute, want: ActStop, stop: StopRunDeadline},
@@ -175,5 +181,27 @@ func TestOver(t *testing.T) {
 				t.Error("over, and nothing says why")
 			}
 		})
+	}
+}
+
+func gone(p *SeenPod) { p.Deleting = true }
+
+func TestWhatIsBeingStoppedSaysForHowLongAtMost(t *testing.T) {
+	spec, a := someTask().Spec, started()
+	if got := Stopping(spec, a); got != "waiting for attempt 1 to stop, at most 6m0s after its last sign of life" {
+		t.Errorf("with a runner inside: %s", got)
+	}
+	spec.Pod.Wrap = WrapNone
+	if got := Stopping(spec, a); got != "waiting for attempt 1 to stop, until the kubelet says so or its node is gone" {
+		t.Errorf("without: %s", got)
+	}
+	if got := Stopping(spec, launched()); got != "waiting for attempt 1 to stop, at most 6m0s after its last sign of life" {
+		t.Errorf("before its gate was passed: %s", got)
+	}
+}
+
+func TestAVerdictSaysUnderWhichStopItWasMade(t *testing.T) {
+	if v := Judge(someTask().Spec, stopped(started(), StopCancel), live(over(), endedPod(0, "Completed", ""))); v.Stop != StopCancel || v.Outcome != OutcomeCanceled {
+		t.Errorf("got %+v", v)
 	}
 }

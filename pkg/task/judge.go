@@ -10,7 +10,7 @@ func Judge(spec Spec, a Attempt, s Seen) Verdict {
 		p = new(p.unmarked())
 	}
 	v := blame(judge(spec, a, s, p), p)
-	v.Started, v.Heard = a.started() && !kept(spec, a, s), a.Report != nil
+	v.Started, v.Heard, v.Stop = a.started() && !kept(spec, a, s), a.Report != nil, a.Stop
 	v.Spends = spends(v)
 	return v
 }

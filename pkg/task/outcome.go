@@ -100,6 +100,9 @@ type Verdict struct {
 	// Heard tells that the runner's report was there when the verdict was made. A verdict made without it must not be
 	// stored once there is one.
 	Heard bool
+	// Stop is the stop that stood on the Attempt when the verdict was made. A verdict made under another one must not be
+	// stored: a stop that was stored before the end decides.
+	Stop StopReason
 	// RetryAfter is the handler's own wish for the next try; zero leaves it to the policy.
 	RetryAfter Seconds
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -51,6 +52,15 @@ func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
 		}
 	}
 	return true, why
+}
+
+// Stopping says for people what follows an Attempt that is being stopped waits for, and how long that can take at most.
+func Stopping(spec Spec, a Attempt) string {
+	text := fmt.Sprintf("waiting for attempt %d to stop", a.Number)
+	if a.started() && !spec.Pod.Wrap.Runner() {
+		return text + ", until the kubelet says so or its node is gone"
+	}
+	return fmt.Sprintf("%s, at most %v after its last sign of life", text, (spec.FenceAfter + spec.Grace + HandOverMargin).Duration())
 }
 
 // lastSign is the last stored moment at which a runner of a may have been told to go on: its claim, its start or its

@@ -26,6 +26,9 @@ const (
 	floor        = Seconds(0.1) // no wait is shorter
 )
 
+// LostAlarm is how many Attempts in a row that infrastructure trouble ended are worth an alarm.
+const LostAlarm = 3
+
 // DefaultRetry is 4 attempts, 2 s doubling up to 5 min, and 20 lost ones.
 func DefaultRetry() Retry {
 	return Retry{Attempts: 4, Backoff: 2, Cap: 5 * 60, Lost: 20}
@@ -43,11 +46,21 @@ func (r Retry) LostDelay(id string, n int) Seconds {
 }
 
 func delay(base, limit Seconds, id string, n int) Seconds {
-	base = max(base, floor)
-	limit = max(limit, base)
-	// Ldexp cannot overflow to something small: beyond the range it is +Inf, which min cuts.
-	grown := min(Seconds(math.Ldexp(float64(base), max(n-1, 0))), limit)
+	base = within(base, floor, MaxBackoff)
+	limit = within(limit, base, MaxBackoff)
+	// Far fewer doublings than these reach every limit. Beyond its range Ldexp gives +Inf, which min cuts; only the sum of
+	// exponents inside it may not overflow.
+	const most = 1 << 10
+	grown := min(Seconds(math.Ldexp(float64(base), min(max(n, 1), most)-1)), limit)
 	return grown * Seconds(1+jitter*(2*spread(id)-1))
+}
+
+// within brings s between two bounds; what is no number becomes the lower one.
+func within(s, least, most Seconds) Seconds {
+	if !(s > least) { //nolint:staticcheck // false for NaN too
+		return least
+	}
+	return min(s, most)
 }
 
 // spread maps id to a stable place in [0, 1).
@@ -110,7 +123,7 @@ func again(t Task, v Verdict) Move {
 		}
 		move.Delay = t.Spec.Retry.Delay(t.ID, spent)
 		if v.RetryAfter > 0 {
-			move.Delay = min(max(v.RetryAfter, floor), MaxBackoff)
+			move.Delay = within(v.RetryAfter, floor, MaxBackoff)
 		}
 	}
 	return move

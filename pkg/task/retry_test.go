@@ -3,7 +3,9 @@ package task
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 func TestDelaysNeverFallNeverPassTheCapAndAreNeverZero(t *testing.T) {
@@ -31,6 +33,49 @@ func TestDelaysNeverFallNeverPassTheCapAndAreNeverZero(t *testing.T) {
 				t.Fatalf("lost delay %v", l)
 			}
 		}
+	}
+}
+
+// Whatever a policy says, and however often a Task was tried: the database's clock can always be moved by the delay.
+func TestAnyPolicyGivesDelaysThatNeverFallAndStayInBounds(t *testing.T) {
+	odd := []float64{0, -1, 1e-300, 0.1, 1, 60, 86400, 1e300, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat64}
+	number := func(rnd *rand.Rand) Seconds {
+		if rnd.IntN(3) == 0 {
+			return Seconds(odd[rnd.IntN(len(odd))])
+		}
+		return Seconds(math.Exp(40*rnd.Float64() - 20))
+	}
+	rnd := rand.New(rand.NewPCG(13, 31))
+	for range 3000 {
+		r, id := Retry{Attempts: rnd.IntN(MaxAttempts), Backoff: number(rnd), Cap: number(rnd)}, fmt.Sprint(rnd.Uint64())
+		limit := min(max(within(r.Cap, floor, MaxBackoff), within(r.Backoff, floor, MaxBackoff)), MaxBackoff) * (1 + jitter)
+		last := Seconds(0)
+		for n := 1; n < MaxAttempts; n += 1 + rnd.IntN(7) {
+			d := r.Delay(id, n)
+			if !(d >= last && d >= floor*(1-jitter) && d <= limit) || d.Duration() <= 0 {
+				t.Fatalf("%+v: delay %d of %s is %v after %v, limit %v", r, n, id, d, last, limit)
+			}
+			last = d
+		}
+		for _, n := range []int{math.MinInt, -1, 0, 62, 63, 64, 1024, math.MaxInt} {
+			if d := r.Delay(id, n); !(d >= floor*(1-jitter) && d <= limit) {
+				t.Fatalf("%+v: delay %d is %v", r, n, d)
+			}
+		}
+	}
+}
+
+func TestSecondsThatAreOutOfRangeBecomeTheNearestDuration(t *testing.T) {
+	for s, want := range map[Seconds]time.Duration{
+		1.5: 1500 * time.Millisecond, 1e10: math.MaxInt64, Seconds(math.Inf(1)): math.MaxInt64, -1e10: math.MinInt64,
+		Seconds(math.Inf(-1)): math.MinInt64, 0: 0,
+	} {
+		if got := s.Duration(); got != want {
+			t.Errorf("%v: got %v, want %v", float64(s), got, want)
+		}
+	}
+	if got := Seconds(math.NaN()).Duration(); got != 0 {
+		t.Errorf("no number: %v", got)
 	}
 }
 

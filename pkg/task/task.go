@@ -2,14 +2,26 @@ package task
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 )
 
 // Seconds is a duration on the wire and in the database: durations, never instants, are handed to other machines.
 type Seconds float64
 
-// Duration converts s.
-func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+// Duration converts s; what is out of range becomes the nearest Duration that there is.
+func (s Seconds) Duration() time.Duration {
+	switch ns := float64(s) * float64(time.Second); {
+	case ns >= math.MaxInt64:
+		return math.MaxInt64
+	case ns <= math.MinInt64:
+		return math.MinInt64
+	case math.IsNaN(ns):
+		return 0
+	default:
+		return time.Duration(ns)
+	}
+}
 
 // Task is one requested unit of work, from submit to a terminal state.
 type Task struct {

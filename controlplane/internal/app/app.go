@@ -226,7 +226,7 @@ type loops struct {
 }
 
 func (p plane) loops() loops {
-	b := books{store: p.store, counts: p.counts}
+	b := books{store: p.store, counts: p.counts, log: p.log}
 	truth := truthBooks{b}
 	var l loops
 	l.reconciler = reconcile.New(reconcile.Config{

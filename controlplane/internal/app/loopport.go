@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/dispatch"
@@ -15,6 +16,7 @@ import (
 type books struct {
 	store  *store.Store
 	counts *counts
+	log    *slog.Logger
 }
 
 // Queues names the queues.
@@ -62,8 +64,19 @@ func (b books) finish(ctx context.Context, attempt, fence int64, v task.Verdict,
 	r, err := b.store.Finish(ctx, attempt, fence, v, e)
 	if err == nil {
 		b.counts.finished.WithLabelValues(r.Task.Kind, string(v.Outcome), string(r.Move.State)).Inc()
+		b.alarm(ctx, r)
 	}
 	return known(err)
+}
+
+// alarm tells of a Task that loses one Attempt after the other: something of the infrastructure is broken for it.
+func (b books) alarm(ctx context.Context, r store.FinishResult) {
+	if r.LostInARow < task.LostAlarm {
+		return
+	}
+	b.counts.lostRows.WithLabelValues(r.Task.Kind).Inc()
+	b.log.WarnContext(ctx, "a task loses one attempt after the other", "task", r.Task.ID, "kind", r.Task.Kind, "namespace", r.Task.Namespace,
+		"in_a_row", r.LostInARow, "spent", r.Task.SpentLost, "budget", r.Task.Spec.Retry.Lost, "reason", string(r.Move.Reason), "message", r.Task.Message)
 }
 
 // launchBooks is books with the end of an Attempt as dispatch wants it.

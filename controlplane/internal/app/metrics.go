@@ -21,6 +21,7 @@ type counts struct {
 	submitted *prometheus.CounterVec
 	claimed   *prometheus.CounterVec
 	finished  *prometheus.CounterVec
+	lostRows  *prometheus.CounterVec
 	requests  *prometheus.HistogramVec
 }
 
@@ -36,12 +37,16 @@ func newCounts() *counts {
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_attempts_finished_total", Help: "Attempts ended here, by outcome and by the state that their Task moved to.",
 		}, []string{"kind", "outcome", "task_state"}),
+		lostRows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_attempts_lost_in_a_row_total",
+			Help: "Attempts lost to infrastructure trouble as the third or later in a row of their Task: worth an alarm.",
+		}, []string{"kind"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "slipway_http_request_seconds", Help: "Requests, from the first byte to the answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method", "status"}),
 	}
-	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.requests, collectors.NewGoCollector(),
+	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.requests, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return c
 }

@@ -213,9 +213,7 @@ func spec(k Kind, wishes json.RawMessage, wrong *fields) (s task.Spec, free bool
 			s.Retry.Attempts = task.DefaultRetry().Attempts
 		}
 	}
-	if s.Retry.Cap < s.Retry.Backoff {
-		wrong.add("/spec/retry/cap", "is less than backoff")
-	}
+	checkRetry(s.Retry, "/spec/retry/", wrong)
 	return s, free
 }
 

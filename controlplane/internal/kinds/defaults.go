@@ -46,12 +46,31 @@ func checkDefaults(s task.Spec, wrong *fields) {
 			wrong.add("defaults."+d.field, "must be between %v and %v seconds", float64(d.least), float64(d.most))
 		}
 	}
-	if s.Retry.Attempts < 0 || s.Retry.Lost < 0 || s.Retry.Backoff < 0 || s.Retry.Cap < s.Retry.Backoff {
-		wrong.add("defaults.retry", "holds a number below zero, or a cap that is less than backoff")
-	}
+	checkRetry(s.Retry, "defaults.retry.", wrong)
 	var pod fields
 	checkPod(s.Pod, "defaults/pod", &pod)
 	for _, f := range pod {
 		wrong.add(strings.ReplaceAll(f.Pointer, "/", "."), "%s", f.Reason)
+	}
+}
+
+// checkRetry holds a policy to the bounds of the API's document; at begins the names of its fields.
+func checkRetry(r task.Retry, at string, wrong *fields) {
+	for _, n := range []struct {
+		field       string
+		is          float64
+		least, most float64
+	}{
+		{"attempts", float64(r.Attempts), 0, task.MaxAttempts}, // none: what idempotent says
+		{"lost", float64(r.Lost), 0, task.MaxAttempts},
+		{"backoff", float64(r.Backoff), 0, float64(task.MaxBackoff)},
+		{"cap", float64(r.Cap), 0, float64(task.MaxBackoff)},
+	} {
+		if !(n.is >= n.least && n.is <= n.most) { //nolint:staticcheck // refuses NaN too
+			wrong.add(at+n.field, "must be between %v and %v", n.least, n.most)
+		}
+	}
+	if r.Cap < r.Backoff {
+		wrong.add(at+"cap", "is less than backoff")
 	}
 }

@@ -127,7 +127,7 @@ func TestABadEntryIsNamedByFileKindAndField(t *testing.T) {
 		`{` + good + `, defaults: {pod: {command: [run]}}}`:                       "defaults.pod",
 		`{` + good + `, defaults: {requests: {cpu: lots}}}`:                       "defaults.requests.cpu",
 		`{` + good + `, defaults: {service_account: "No One"}}`:                   "defaults.service_account",
-		`{` + good + `, defaults: {retry: {backoff: 9, cap: 3}}}`:                 "defaults.retry",
+		`{` + good + `, defaults: {retry: {backoff: 9, cap: 3}}}`:                 "defaults.retry.cap",
 		`{` + good + `, defaults: {pod: {env: {SLIPWAY_X: {value: v}}}}}`:         "defaults.pod.env.SLIPWAY_X",
 	} {
 		_, err := Read("/etc/slipway/kinds.yaml", []byte("kinds:\n- "+entry+"\n"))

@@ -8,8 +8,10 @@ UPDATE slipway.attempts SET state = CASE WHEN state = 'leased' THEN 'launched' E
 WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL) IS TRUE;
 
 -- name: waiting
+-- Once it has started it waits for nothing but its own end.
 UPDATE slipway.attempts SET wait = @wait, wait_note = @note, wait_until = slipway.stamp() + @again * interval '1 second'
-WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL AND state IN ('leased', 'launched')) IS TRUE;
+WHERE id = @attempt AND fence = @fence
+    AND (finished_at IS NULL AND (state IN ('leased', 'launched') OR CAST(@wait AS text) = 'stopping')) IS TRUE;
 
 -- name: start
 -- The first pod wins, also before the launch was recorded; an Attempt that was asked to stop starts nothing.

@@ -24,8 +24,8 @@ var (
 	ErrStale = errors.New("stale attempt or fence")
 	// ErrOtherPod says that another pod won the start of the Attempt.
 	ErrOtherPod = errors.New("another pod has started this attempt")
-	// ErrChanged says that a report came in after the Attempt was judged: look again.
-	ErrChanged = fmt.Errorf("%w: a report came in meanwhile", ErrStale)
+	// ErrChanged says that a stop or a report came in after the Attempt was judged: look again.
+	ErrChanged = fmt.Errorf("%w: a stop or a report came in meanwhile", ErrStale)
 	// ErrStopped says that the Attempt was asked to stop before it started.
 	ErrStopped = fmt.Errorf("%w: it was asked to stop", ErrStale)
 	// ErrUnavailable says that the database cannot be reached or does not answer in time; trying again can help.

@@ -14,7 +14,7 @@ import (
 
 // Finish ends an Attempt with a verdict: outcome, Task state, hand-over of the lane, write-back of the result,
 // events and nudges in one transaction. A second call on an ended Attempt, or one with a stale fence, returns ErrStale
-// and changes nothing; ErrChanged says that a report came in after v was judged.
+// and changes nothing; ErrChanged says that a stop or a report came in after v was judged.
 func (s *Store) Finish(ctx context.Context, attempt, fence int64, v task.Verdict, e Ending) (FinishResult, error) {
 	f := finish{attempt: attempt, fence: fence, replica: s.cfg.Replica, verdict: v}
 	f.verdict.Message = clean(v.Message, maxMessage)
@@ -93,6 +93,9 @@ func (f *finish) run(tx *gorm.DB) error {
 		return ErrStale
 	}
 	a := rows[0]
+	if task.StopReason(a.AStop) != f.verdict.Stop {
+		return ErrChanged // a cancel that was answered before this end was stored holds
+	}
 	if err := f.unlessReported(a); err != nil {
 		return err
 	}
@@ -108,6 +111,11 @@ func (f *finish) run(tx *gorm.DB) error {
 		return err
 	}
 	f.result = FinishResult{Task: t, Move: move}
+	if f.verdict.Spends == task.SpendsLost {
+		if err := query(tx, "finish/lost_in_a_row", args{"attempt": f.attempt}, &f.result.LostInARow); err != nil {
+			return err
+		}
+	}
 	failpoint.Hit("finish-before-commit")
 	return nil
 }

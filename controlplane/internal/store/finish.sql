@@ -17,6 +17,14 @@ FROM slipway.attempts a JOIN slipway.tasks t ON t.key = a.task
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of
 WHERE a.id = @attempt;
 
+-- name: lost_in_a_row
+-- How many Attempts of the Task up to this one were lost without another end between them. Those that waited for a quota
+-- cost nothing and do not count.
+SELECT count(*) AS n FROM slipway.attempts a JOIN slipway.attempts last ON last.task = a.task
+WHERE last.id = @attempt AND a.reason NOT IN ('quota', 'name_taken') AND a.finished_at IS NOT NULL
+    AND a.number > coalesce((SELECT max(b.number) FROM slipway.attempts b
+        WHERE b.task = last.task AND b.finished_at IS NOT NULL AND b.outcome <> 'lost'), 0);
+
 -- name: task
 SELECT t.*, p.id AS parent_id, r.id AS retry_of_id FROM slipway.tasks t
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of

@@ -119,8 +119,14 @@ func (d database) claimOne() store.Claimed {
 	return c[0]
 }
 
+// finish ends an Attempt under whatever stop it has by now.
 func (d database) finish(c store.Claimed, v task.Verdict) store.FinishResult {
 	d.t.Helper()
+	_, a, _, err := d.OpenAttempt(d.t.Context(), c.Attempt.ID)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	v.Stop = a.Stop
 	r, err := d.Finish(d.t.Context(), c.Attempt.ID, c.Attempt.Fence, v, store.Ending{})
 	if err != nil {
 		d.t.Fatal(err)

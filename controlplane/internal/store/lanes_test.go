@@ -283,6 +283,23 @@ func TestHeldHeadKeepsItsLane(t *testing.T) {
 	}
 }
 
+func TestACancelThatWasAnsweredHoldsWhateverWasJudgedBeforeIt(t *testing.T) {
+	d := newDatabase(t)
+	for _, before := range []task.Verdict{success, failure, lost} {
+		id := d.one(item("")).ID
+		c := d.claimOne()
+		if _, err := d.Cancel(t.Context(), id, "bob", ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err := d.Finish(t.Context(), c.Attempt.ID, c.Attempt.Fence, before, store.Ending{})
+		if !errors.Is(err, store.ErrChanged) {
+			t.Errorf("%s, judged before the cancel, was stored after it: %v", before.Outcome, err)
+		}
+		d.finish(c, task.Verdict{Outcome: task.OutcomeCanceled, Reason: task.ReasonCanceled})
+		d.wantState(id, task.Canceled, task.ReasonCanceled)
+	}
+}
+
 func TestCancelInEachState(t *testing.T) {
 	d := newDatabase(t)
 	ctx := t.Context()
@@ -358,5 +375,58 @@ func TestQueueDeadlineNamesTheHolder(t *testing.T) {
 	d.wantState(waits.ID, task.Failed, task.ReasonQueueDeadline)
 	if got, _ := d.get(waits.ID); got.Message != "it waited for task "+holder.ID+", which holds lane volume:ns/a" {
 		t.Fatal(got.Message)
+	}
+}
+
+func TestAttemptsThatAreLostInARowAreCounted(t *testing.T) {
+	d := newDatabase(t)
+	d.clockAt()
+	d.one(item(""))
+	quota := task.Verdict{Outcome: task.OutcomeLost, Reason: task.ReasonQuota}
+	for i, step := range []struct {
+		v    task.Verdict
+		want int
+	}{{lost, 1}, {lost, 2}, {quota, 0}, {lost, 3}, {failure, 0}, {lost, 1}, {lost, 2}} {
+		d.advance(10 * time.Minute)
+		if got := d.finish(d.claimOne(), step.v).LostInARow; got != step.want {
+			t.Errorf("end %d: %d in a row, want %d", i, got, step.want)
+		}
+	}
+}
+
+func TestWhoWaitsBehindAnAttemptThatStopsIsToldWhichAndForHowLong(t *testing.T) {
+	d := newDatabase(t)
+	first := d.one(item("volume:ns/a")).ID
+	behind := d.one(item("volume:ns/a")).ID
+	c := d.claimOne()
+	if _, v := d.get(behind); v.Wait != task.WaitLane || v.HolderID != first || v.WaitNote != "" {
+		t.Fatalf("behind one at work: %+v", v)
+	}
+	if _, _, err := d.Start(t.Context(), store.StartRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: "p", PodName: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	const note = "waiting for attempt 1 to stop, at most 11m0s after its last sign of life"
+	// Its pod was deleted by somebody.
+	if err := d.MarkWaiting(t.Context(), c.Attempt.ID, c.Attempt.Fence, task.WaitLaunch, "late", 0); !errors.Is(err, store.ErrStale) {
+		t.Errorf("one that has started waits for its launch: %v", err)
+	}
+	if err := d.MarkWaiting(t.Context(), c.Attempt.ID, c.Attempt.Fence, task.WaitStop, note, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, v := d.get(first); v.Phase != task.Working || v.Wait != task.WaitStop || v.WaitNote != note {
+		t.Errorf("its own view: %+v", v)
+	}
+	if _, v := d.get(behind); v.Wait != task.WaitLane || v.HolderID != first || v.WaitNote != note {
+		t.Errorf("behind it: %+v", v)
+	}
+	if _, err := d.Cancel(t.Context(), first, "bob", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, v := d.get(first); v.Phase != task.Canceling || v.Wait != task.WaitStop || v.WaitNote != note {
+		t.Errorf("canceled: %+v", v)
+	}
+	d.finish(c, task.Verdict{Outcome: task.OutcomeCanceled, Reason: task.ReasonCanceled})
+	if _, v := d.get(behind); v.Wait != task.WaitDispatch {
+		t.Errorf("after its end: %+v", v)
 	}
 }

@@ -117,8 +117,10 @@ func (f ListFilter) narrow(db *gorm.DB) (*gorm.DB, error) {
 		condition string
 		at        time.Time
 	}{
-		{"t.created_at >= ?", f.CreatedAfter}, {"t.created_at < ?", f.CreatedBefore},
-		{"t.ended_at >= ?", f.EndedAfter}, {"t.ended_at < ?", f.EndedBefore},
+		{"t.created_at >= ?", f.CreatedAfter},
+		{"t.created_at < ?", f.CreatedBefore},
+		{"t.ended_at >= ?", f.EndedAfter},
+		{"t.ended_at < ?", f.EndedBefore},
 	} {
 		if !c.at.IsZero() {
 			db = db.Where(c.condition, c.at)

@@ -82,8 +82,9 @@ type Ending struct {
 
 // FinishResult is what the end of an Attempt made of its Task.
 type FinishResult struct {
-	Task task.Task
-	Move task.Move
+	Task       task.Task
+	Move       task.Move
+	LostInARow int // Attempts up to this one that infrastructure trouble ended, none of another end between them
 }
 
 // StartRequest is a runner's ask to begin.

@@ -222,13 +222,13 @@ func (r *race) attempt(ctx context.Context, rnd *rand.Rand, c claimedBy) {
 			v = success
 		}
 		if _, a, _, err := c.store.OpenAttempt(ctx, id); err == nil && a.Stop != task.StopNone {
-			v = task.Verdict{Outcome: task.OutcomeCanceled, Reason: task.ReasonCanceled}
+			v = task.Verdict{Outcome: task.OutcomeCanceled, Reason: task.ReasonCanceled, Stop: a.Stop}
 		}
 		if rnd.IntN(10) == 0 { // another replica ends it as well
 			go func() { _, _ = r.replicas[0].Finish(ctx, id, fence, v, store.Ending{}) }()
 		}
 		_, err := c.store.Finish(ctx, id, fence, v, store.Ending{})
-		if r.fine(ctx, err) || errors.Is(err, store.ErrStale) {
+		if r.fine(ctx, err) || errors.Is(err, store.ErrStale) && !errors.Is(err, store.ErrChanged) {
 			return
 		}
 		pause(ctx, 20*time.Millisecond)

@@ -19,6 +19,7 @@ WHERE a.id = @attempt;
 -- name: view
 -- What a queued Task waits for.
 SELECT slipway.now() AS now, t.outside, l.holder = t.key AS holds, h.id AS holder_id,
+    EXISTS (SELECT 1 FROM slipway.attempts s WHERE s.lane = t.lane AND s.finished_at IS NULL AND (s.stop <> '' OR s.wait = 'stopping')) AS stopping,
     (SELECT f.id FROM slipway.tasks f WHERE f.lane = t.lane AND f.state = 'queued' AND f.seq IS NOT NULL ORDER BY f.seq LIMIT 1) AS head_id,
     (SELECT jsonb_agg(n.id ORDER BY n.key) FROM slipway.deps d JOIN slipway.tasks n ON n.key = d.needs
         WHERE d.task = t.key AND n.state IN ('queued', 'running')) AS needs,

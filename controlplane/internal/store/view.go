@@ -12,6 +12,7 @@ type viewRow struct {
 	Now        time.Time
 	Outside    *string
 	HolderID   *string
+	Stopping   bool // the holder's Attempt is being stopped
 	HeadID     *string
 	Needs      []byte
 	Paused     *bool
@@ -63,13 +64,35 @@ func (s *Store) Task(ctx context.Context, id string) (task.Task, View, error) {
 		return t, v, nil
 	}
 	queuedView(t, row, &v)
+	if v.Wait == task.WaitLane && row.Stopping {
+		if v.WaitNote, err = s.stoppingNote(ctx, v.HolderID); err != nil {
+			return task.Task{}, View{}, err
+		}
+	}
 	return t, v, nil
+}
+
+// stoppingNote says what the end of a lane's holder waits for; empty where that has ended meanwhile.
+func (s *Store) stoppingNote(ctx context.Context, holder string) (string, error) {
+	found, err := s.tasksByID(ctx, []string{holder})
+	if err != nil {
+		return "", err
+	}
+	latest, err := s.attemptsOf(ctx, holder, 1)
+	t, ok := found[holder]
+	if err != nil || !ok || len(latest) == 0 {
+		return "", err
+	}
+	return task.Stopping(t.Spec, latest[0]), nil
 }
 
 func runningView(t task.Task, v *View) {
 	switch {
 	case !t.CancelAt.IsZero():
 		v.Phase = task.Canceling
+		if v.Attempt != nil && v.Attempt.State != task.Finished {
+			v.Wait, v.WaitNote = task.WaitStop, task.Stopping(t.Spec, *v.Attempt)
+		}
 	case t.Children > 0:
 		v.Phase = task.Working
 	case v.Attempt == nil:
@@ -77,9 +100,9 @@ func runningView(t task.Task, v *View) {
 	case v.Attempt.Stop == task.StopEnded:
 		v.Phase, v.Wait, v.WaitNote = task.Working, task.WaitStop, v.Attempt.StopNote
 	case v.Attempt.Stop != task.StopNone:
-		v.Phase, v.Wait, v.WaitNote = task.Canceling, task.WaitStop, v.Attempt.StopNote
+		v.Phase, v.Wait, v.WaitNote = task.Canceling, task.WaitStop, task.Stopping(t.Spec, *v.Attempt)
 	case v.Attempt.State == task.Started:
-		v.Phase = task.Working
+		v.Phase, v.Wait, v.WaitNote = task.Working, v.Attempt.Wait, v.Attempt.WaitNote
 	default:
 		v.Phase, v.Wait, v.WaitNote = task.Launching, v.Attempt.Wait, v.Attempt.WaitNote
 	}

@@ -2,10 +2,13 @@ package store_test
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/pkg/task"
@@ -54,8 +57,21 @@ func TestATaskIsRetriedOnceHoweverManyAskAtOnce(t *testing.T) {
 	ids := d.failed(item(""), item(""), item(""), item(""))
 	reversed := slices.Clone(ids)
 	slices.Reverse(reversed)
+	// Nothing can be stored until as many as possible have looked what was done before.
+	blocker, err := pgx.Connect(t.Context(), d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocker.Close(t.Context())
+	block := func(sql string) {
+		t.Helper()
+		if _, err := blocker.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block("BEGIN; LOCK TABLE slipway.audit IN EXCLUSIVE MODE")
 	var all sync.WaitGroup
-	errs := make([]error, 8)
+	errs := make([]error, 4)
 	for i := range errs {
 		all.Go(func() {
 			b := onceEach(ids...)
@@ -65,6 +81,10 @@ func TestATaskIsRetriedOnceHoweverManyAskAtOnce(t *testing.T) {
 			_, errs[i] = d.Enqueue(t.Context(), b)
 		})
 	}
+	for value[int](d, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") < len(errs) {
+		runtime.Gosched() // until all of them wait: for the table, or for each other
+	}
+	block("COMMIT")
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)

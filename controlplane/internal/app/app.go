@@ -83,6 +83,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		Kubeconfig: c.Kubeconfig, Instance: db.Instance(), Namespaces: c.Namespaces,
 		RunnerImage: c.RunnerImage, RunnerURL: c.RunnerURL, RunnerServiceAccount: c.RunnerAccount, RunnerCA: files.CA,
 		PriorityPrefix: c.PriorityPrefix, KeepJobs: c.KeepJobs, KeepFor: c.KeepFor,
+		Renew: c.WatchRenew, Log: log.With("part", "cluster"),
 	})
 	if err != nil {
 		return err
@@ -163,7 +164,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 	gate := gatekeeper{p.cluster}
 	e := edge{store: p.store, counts: p.counts}
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
-		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep}),
+		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep, Outage: p.config.AuthOutage}),
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
 		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Audit: e,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
@@ -172,16 +173,12 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		Cluster:    p.cluster,
 		Kinds:      p.kinds,
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
-		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, log: p.log}.check,
+		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, silence: 2 * p.config.WatchRenew, log: p.log}.check,
 		Metrics: p.counts.handler(), Observe: p.counts.request,
 		Pace:           httpapi.Pace{Rate: p.config.CallerRate, Burst: p.config.CallerBurst},
 		TrustedProxies: p.config.TrustedProxies, Version: p.version, Log: p.log,
 	})
 }
-
-// longestSilence is how long the cluster may be unheard before this replica takes no more requests: a healthy watch is
-// renewed more often.
-const longestSilence = 90 * time.Second
 
 // readiness is what decides whether this replica should get requests.
 type readiness struct {
@@ -191,31 +188,35 @@ type readiness struct {
 	}
 	cluster interface {
 		SyncAge() (age time.Duration, ok bool)
+		Gap() time.Duration
 	}
-	log *slog.Logger
+	silence time.Duration // how long the cluster may be unheard before that is said
+	log     *slog.Logger
 }
 
-// check says in plain words why it should get none.
-func (r readiness) check(ctx context.Context) error {
+// check says in plain words why it should get none, and what is amiss although it should. A cluster that is not heard is
+// no reason to get none: reads answer from the database, and the reports of runners have to arrive.
+func (r readiness) check(ctx context.Context) (degraded string, err error) {
 	if r.life.Err() != nil {
-		return errors.New("shutting down")
+		return "", errors.New("shutting down")
 	}
 	if err := r.database.Ready(ctx); err != nil {
 		r.log.Warn("the database is not ready", "error", err)
 		var known *store.NotReadyError
 		if errors.As(err, &known) {
-			return errors.New("the database " + known.Why)
+			return "", errors.New("the database " + known.Why)
 		}
-		return errors.New("the database cannot be reached or written")
+		return "", errors.New("the database cannot be reached or written")
 	}
 	age, filled := r.cluster.SyncAge()
+	gap := r.cluster.Gap()
 	switch {
 	case !filled:
-		return errors.New("cluster: the first reading of Jobs and pods is not complete")
-	case age > longestSilence:
-		return fmt.Errorf("cluster: not heard for %v", age.Round(time.Second))
+		return "", errors.New("cluster: the first reading of Jobs and pods is not complete")
+	case gap > 0 || age > r.silence:
+		return fmt.Sprintf("cluster: not heard for %v", max(age, gap).Round(time.Second)), nil
 	}
-	return nil
+	return "", nil
 }
 
 // loops are the background parts that hear of each other.

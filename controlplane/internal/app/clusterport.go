@@ -25,12 +25,15 @@ type gatekeeper struct{ cluster cluster }
 // ReviewToken asks whose token it is.
 func (g gatekeeper) ReviewToken(ctx context.Context, token, audience string) (auth.Identity, bool, error) {
 	id, ok, err := g.cluster.ReviewToken(ctx, token, audience)
-	return auth.Identity(id), ok, err
+	return auth.Identity{
+		User: id.User, UID: id.UID, Groups: id.Groups, Extra: id.Extra,
+		Namespace: id.Namespace, PodName: id.PodName, PodUID: id.PodUID, Node: id.Node,
+	}, ok, err
 }
 
 // Allowed asks whether somebody may do something.
 func (g gatekeeper) Allowed(ctx context.Context, id auth.Identity, a auth.Access) (bool, error) {
-	ok, _, err := g.cluster.Allowed(ctx, kube.Identity(id), kube.Access(a))
+	ok, _, err := g.cluster.Allowed(ctx, kube.Identity{User: id.User, UID: id.UID, Groups: id.Groups, Extra: id.Extra}, kube.Access(a))
 	return ok, err
 }
 

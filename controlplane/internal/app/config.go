@@ -60,6 +60,8 @@ type Config struct {
 	KeepJobs   int           `env:"KEEP_JOBS" envDefault:"2000" doc:"Closed Jobs that are kept for kubectl logs."`
 	KeepFor    time.Duration `env:"KEEP_FOR" envDefault:"1h" doc:"How long each of them is kept at most."`
 	AuthKeep   time.Duration `env:"AUTH_KEEP" envDefault:"10s" doc:"How long an answer about a token or a permission is good, at most 10s."`
+	AuthOutage time.Duration `env:"AUTH_OUTAGE" envDefault:"15m" doc:"How old such an answer may be, and still good for reading, while the API server does not answer."`
+	WatchRenew time.Duration `env:"WATCH_RENEW" envDefault:"30s" doc:"How often a watch of the cluster is renewed; one that went silent is found within 1.6 times that."`
 
 	StartWait time.Duration `env:"START_WAIT" envDefault:"1m" doc:"How long to wait at the start for a database that does not answer."`
 	Drain     time.Duration `env:"DRAIN" envDefault:"2s" doc:"How long to serve on after SIGTERM while /readyz says no."`

@@ -94,9 +94,11 @@ type standIn struct {
 	err    error
 	age    time.Duration
 	filled bool
+	gap    time.Duration
 }
 
 func (s standIn) Ready(context.Context) error    { return s.err }
+func (s standIn) Gap() time.Duration             { return s.gap }
 func (s standIn) SyncAge() (time.Duration, bool) { return s.age, s.filled }
 
 func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
@@ -108,14 +110,18 @@ func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
 		want string
 	}{
 		{t.Context(), standIn{filled: true, age: 40 * time.Second}, ""},
+		{t.Context(), standIn{filled: true, age: 7 * time.Second, gap: time.Second}, "degraded: cluster: not heard for 7s"},
 		{gone, standIn{filled: true}, "shutting down"},
 		{t.Context(), standIn{filled: true, err: errors.New("password of user x is wrong")}, "the database cannot be reached or written"},
 		{t.Context(), standIn{filled: true, err: &store.NotReadyError{Why: "is read-only"}}, "the database is read-only"},
 		{t.Context(), standIn{}, "cluster: the first reading of Jobs and pods is not complete"},
-		{t.Context(), standIn{filled: true, age: 2 * time.Minute}, "cluster: not heard for 2m0s"},
+		{t.Context(), standIn{filled: true, age: 2 * time.Minute}, "degraded: cluster: not heard for 2m0s"},
 	} {
-		got := ""
-		if err := (readiness{life: tc.life, database: tc.is, cluster: tc.is, log: quiet}).check(t.Context()); err != nil {
+		got, err := readiness{life: tc.life, database: tc.is, cluster: tc.is, silence: time.Minute, log: quiet}.check(t.Context())
+		if got != "" {
+			got = "degraded: " + got
+		}
+		if err != nil {
 			got = err.Error()
 		}
 		if got != tc.want {

@@ -30,6 +30,8 @@ type Identity struct {
 	Extra     map[string][]string
 	// The pod that the token is bound to, where it is.
 	Namespace, PodName, PodUID, Node string
+	// Old tells that nobody could be asked now: it is what was answered before, and good for reading.
+	Old bool
 }
 
 // Access is one thing that somebody wants to do.
@@ -89,6 +91,8 @@ type Config struct {
 	Audiences []string
 	// Keep is how long an answer is good, at most and by default ten seconds.
 	Keep time.Duration
+	// Outage is how old an answer may be, and still good for reading, while nobody can be asked; 0: no older than Keep.
+	Outage time.Duration
 }
 
 // Bounds of a Gate.
@@ -118,8 +122,8 @@ func New(c Config) *Gate {
 	}
 	return &Gate{
 		reviewer: c.Reviewer, accessor: c.Accessor, audiences: c.Audiences,
-		users:  newAnswers[[sha256.Size]byte, Identity](c.Keep),
-		rights: newAnswers[string, bool](c.Keep),
+		users:  newAnswers[[sha256.Size]byte, Identity](c.Keep, c.Outage),
+		rights: newAnswers[string, bool](c.Keep, c.Outage),
 	}
 }
 
@@ -128,7 +132,7 @@ func (g *Gate) User(ctx context.Context, token string) (Identity, error) {
 	if token == "" || len(token) > maxTokenLen || slices.Contains(audiencesOf(token), RunnerAudience) {
 		return Identity{}, ErrNoIdentity
 	}
-	id, err := g.users.get(ctx, sha256.Sum256([]byte(token)), func(ctx context.Context) (Identity, error) {
+	id, old, err := g.users.get(ctx, sha256.Sum256([]byte(token)), func(ctx context.Context) (Identity, error) {
 		for _, audience := range g.audiences {
 			id, ok, err := g.reviewer.ReviewToken(ctx, token, audience)
 			if err != nil {
@@ -140,9 +144,10 @@ func (g *Gate) User(ctx context.Context, token string) (Identity, error) {
 		}
 		return Identity{}, nil // nobody; kept like any answer
 	})
-	if err == nil && id.User == "" {
+	if err == nil && (id.User == "" || old && expired(token, time.Now())) {
 		return Identity{}, ErrNoIdentity
 	}
+	id.Old = old
 	return id, err
 }
 
@@ -161,10 +166,10 @@ func (g *Gate) Runner(ctx context.Context, token string) (Identity, error) {
 	return id, nil
 }
 
-// May returns nil where id may do a, and a ForbiddenError where not.
+// May returns nil where id may do a, and a ForbiddenError where not. What was answered long ago is good for reading only.
 func (g *Gate) May(ctx context.Context, id Identity, a Access) error {
 	key := fmt.Sprintf("%q %q %q %q %q", id.User, id.UID, a.String(), id.Groups, id.Extra) // maps are printed in order
-	allowed, err := g.rights.get(ctx, key, func(ctx context.Context) (bool, error) {
+	allowed, old, err := g.rights.get(ctx, key, func(ctx context.Context) (bool, error) {
 		ok, err := g.accessor.Allowed(ctx, id, a)
 		if err != nil {
 			return false, fmt.Errorf("review access: %w: %w", task.ErrUnavailable, err)
@@ -174,6 +179,8 @@ func (g *Gate) May(ctx context.Context, id Identity, a Access) error {
 	switch {
 	case err != nil:
 		return err
+	case (old || id.Old) && a.Verb != "get" && a.Verb != "list":
+		return fmt.Errorf("review access: %w: nobody can be asked now", task.ErrUnavailable)
 	case !allowed:
 		return &ForbiddenError{Access: a}
 	}
@@ -189,29 +196,41 @@ func (g *Gate) forUsers(token string) bool {
 	return false
 }
 
-// audiencesOf reads the audiences that a JWT claims, without checking it: a token made for both sorts of callers is
-// refused before anybody is asked. Kubernetes decides the rest.
-func audiencesOf(token string) []string {
+// claims are what a JWT says of itself.
+type claims struct {
+	Aud json.RawMessage `json:"aud"`
+	Exp float64         `json:"exp"`
+}
+
+// claimsOf reads a JWT without checking it; what is none claims nothing. Kubernetes decides what is true.
+func claimsOf(token string) (c claims) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return nil
+		return claims{}
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return nil
+	if err != nil || json.Unmarshal(payload, &c) != nil {
+		return claims{}
 	}
-	var claims struct {
-		Aud json.RawMessage `json:"aud"`
-	}
-	if json.Unmarshal(payload, &claims) != nil {
-		return nil
-	}
+	return c
+}
+
+// expired reports whether a token says that its time is over.
+func expired(token string, now time.Time) bool {
+	exp := claimsOf(token).Exp
+	return exp > 0 && now.After(time.Unix(int64(exp), 0))
+}
+
+// audiencesOf reads the audiences that a JWT claims: a token made for both sorts of callers is refused before anybody is
+// asked.
+func audiencesOf(token string) []string {
+	c := claimsOf(token)
 	var many []string
-	if json.Unmarshal(claims.Aud, &many) == nil {
+	if json.Unmarshal(c.Aud, &many) == nil {
 		return many
 	}
 	var one string
-	if json.Unmarshal(claims.Aud, &one) == nil {
+	if json.Unmarshal(c.Aud, &one) == nil {
 		return []string{one}
 	}
 	return nil

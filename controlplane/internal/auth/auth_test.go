@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,10 +165,74 @@ func TestTroubleIsToldAsTroubleAndNotKept(t *testing.T) {
 	}
 }
 
+func TestDuringAnOutageAnOldAnswerIsGoodForReadingOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short := jwt(`{"exp":` + fmt.Sprint(time.Now().Add(5*time.Minute).Unix()) + `}`)
+		c := &cluster{
+			tokens: map[string]Identity{"slipway ada": {User: "ada"}, "slipway " + short: {User: "ada"}},
+			rights: map[string]bool{"ada: get tasks in namespace shop": true, "ada: create tasks in namespace shop": true},
+		}
+		g := New(Config{Reviewer: c, Accessor: c, Outage: 10 * time.Minute})
+		ask := func(token, verb string) error {
+			id, err := g.User(t.Context(), token)
+			if err != nil {
+				return err
+			}
+			return g.May(t.Context(), id, Access{Verb: verb, Resource: "tasks", Namespace: "shop"})
+		}
+		for _, token := range []string{"ada", short} {
+			for _, verb := range []string{"get", "create"} {
+				if err := ask(token, verb); err != nil {
+					t.Fatalf("before the outage, %s: %v", verb, err)
+				}
+			}
+		}
+		c.fail = errors.New("connection refused")
+		time.Sleep(maxKeep)
+		for range 2 { // an answer that is used stays
+			if err := ask("ada", "get"); err != nil {
+				t.Errorf("reading: %v", err)
+			}
+			if err := ask("ada", "create"); !errors.Is(err, task.ErrUnavailable) {
+				t.Errorf("writing: %v", err)
+			}
+		}
+		if err := ask("stranger", "get"); !errors.Is(err, task.ErrUnavailable) {
+			t.Errorf("somebody who was never here: %v", err)
+		}
+		c.wait = make(chan struct{}) // now it is silent
+		began := time.Now()
+		if err := ask("ada", "get"); err != nil || time.Since(began) > 2*patience {
+			t.Errorf("reading under silence: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Minute)
+		close(c.wait)
+		synctest.Wait()
+		c.wait = nil
+		time.Sleep(5 * time.Minute)
+		if err := ask(short, "get"); !errors.Is(err, ErrNoIdentity) {
+			t.Errorf("a token whose time is over: %v", err)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := ask("ada", "get"); !errors.Is(err, task.ErrUnavailable) {
+			t.Errorf("after ten minutes: %v", err)
+		}
+		c.fail = nil
+		if err := ask("ada", "create"); err != nil {
+			t.Errorf("after the outage: %v", err)
+		}
+		delete(c.tokens, "slipway ada")
+		time.Sleep(maxKeep)
+		if err := ask("ada", "get"); !errors.Is(err, ErrNoIdentity) {
+			t.Errorf("a token that was revoked: %v", err)
+		}
+	})
+}
+
 func TestRoomForAnswersIsBounded(t *testing.T) {
-	as := newAnswers[int, int](time.Minute)
+	as := newAnswers[int, int](time.Minute, 0)
 	for i := range maxAnswers + 100 {
-		if _, err := as.get(t.Context(), i, func(context.Context) (int, error) { return i, nil }); err != nil {
+		if _, _, err := as.get(t.Context(), i, func(context.Context) (int, error) { return i, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

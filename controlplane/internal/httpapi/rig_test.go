@@ -291,10 +291,11 @@ func roleIn(namespace string, role ...string) []string {
 type rig struct {
 	testing.TB
 	*backend
-	server *http.Server
-	kinds  *kinds.Registry
-	logged *strings.Builder
-	ready  error
+	server   *http.Server
+	kinds    *kinds.Registry
+	logged   *strings.Builder
+	ready    error
+	degraded string
 }
 
 func newRig(t testing.TB) *rig {
@@ -329,7 +330,7 @@ func (r *rig) paced(p Pace) {
 	b := r.backend
 	server, err := New(Config{
 		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
-		SessionKey: []byte(secretKey), Ready: func(context.Context) error { return r.ready },
+		SessionKey: []byte(secretKey), Ready: func(context.Context) (string, error) { return r.degraded, r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},
 		Log:     loggerInto(r.logged),

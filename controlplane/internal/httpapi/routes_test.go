@@ -165,6 +165,10 @@ func TestReadinessNamesItsReason(t *testing.T) {
 	if w := r.send(request{method: "GET", path: "/readyz"}); w.Code != 200 {
 		t.Errorf("ready: %d %s", w.Code, w.Body)
 	}
+	r.degraded = "cluster: not heard for 7s"
+	if w := r.send(request{method: "GET", path: "/readyz"}); w.Code != 200 || w.Body.String() != "ready, degraded: cluster: not heard for 7s\n" {
+		t.Errorf("degraded: %d %s", w.Code, w.Body)
+	}
 	r.ready = errors.New("database: cannot be reached")
 	if w := r.send(request{method: "GET", path: "/readyz"}); w.Code != 503 || !strings.Contains(w.Body.String(), "database: cannot be reached") {
 		t.Errorf("not ready: %d %s", w.Code, w.Body)

@@ -39,8 +39,9 @@ type Config struct {
 	SessionKey []byte
 	// Heartbeat is how often runners are told to beat; zero means task.HeartbeatEvery.
 	Heartbeat time.Duration
-	// Ready returns why the process cannot serve, in words that may be shown; nil where it can.
-	Ready   func(ctx context.Context) error
+	// Ready returns why the process cannot serve, in words that may be shown, nil where it can; and what is amiss all the
+	// same.
+	Ready   func(ctx context.Context) (degraded string, err error)
 	Metrics http.Handler
 	// Observe is told of each request.
 	Observe func(route, method string, status int, took time.Duration)
@@ -74,7 +75,7 @@ type server struct {
 
 	sessionKey []byte
 	heartbeat  time.Duration
-	ready      func(context.Context) error
+	ready      func(context.Context) (string, error)
 	metrics    http.Handler
 	observe    func(string, string, int, time.Duration)
 	version    api.Version
@@ -181,12 +182,16 @@ func (s *server) healthz(c *gin.Context) { c.String(http.StatusOK, "ok\n") }
 func (s *server) readyz(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), 3*time.Second)
 	defer cancel()
-	reason := s.ready(ctx)
+	degraded, reason := s.ready(ctx)
 	if s.going.Err() != nil {
 		reason = errors.New("shutting down")
 	}
 	if reason != nil {
 		c.String(http.StatusServiceUnavailable, "not ready: %v\n", reason)
+		return
+	}
+	if degraded != "" {
+		c.String(http.StatusOK, "ready, degraded: %s\n", degraded)
 		return
 	}
 	c.String(http.StatusOK, "ready\n")

@@ -21,29 +21,19 @@ import (
 	"slipway.dev/slipway/pkg/task"
 )
 
-const (
-	byAttempt = "attempt"
-	// watchRenewed is how often the server ends a watch, give or take a quarter, so that the next one proves that it is
-	// heard. An ended watch goes on from where it was.
-	watchRenewed = 30 * time.Second
-)
+const byAttempt = "attempt"
 
 // cached holds the open Jobs and pods of this Slipway, stripped, and says which Attempt an event is about.
 type cached struct {
 	client *Client
 	jobs   map[string]*informer // by namespace; one under "" for all of them
 	pods   map[string]*informer
+	gap    *gap
 	look   atomic.Pointer[func(attempt int64)]
 }
 
-// informer is a shared informer that knows when it was last heard.
-type informer struct {
-	cache.SharedIndexInformer
-	heard atomic.Int64 // Unix nanoseconds by the local clock; 0: never
-}
-
 func newCached(c *Client) (*cached, error) {
-	all := &cached{client: c, jobs: map[string]*informer{}, pods: map[string]*informer{}}
+	all := &cached{client: c, jobs: map[string]*informer{}, pods: map[string]*informer{}, gap: newGap(c.cfg.Log)}
 	for _, ns := range c.cfg.Namespaces {
 		jobs, err := all.informer(&batchv1.Job{}, listWatch{
 			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -74,25 +64,17 @@ type listWatch struct {
 }
 
 func (all *cached) informer(example runtime.Object, lw listWatch) (*informer, error) {
-	selector, in := all.client.open(), &informer{}
+	selector, in := all.client.open(), &informer{gap: all.gap, renew: all.client.cfg.Renew}
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
 			list, err := lw.list(ctx, o)
-			if err == nil {
-				in.hear()
-			}
+			in.tell(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = selector
-			o.TimeoutSeconds = new(seconds(loop.Jitter(watchRenewed, 0.25)))
-			w, err := lw.watch(ctx, o)
-			if err != nil {
-				return nil, err
-			}
-			in.hear()
-			return w, nil
+			return in.watch(ctx, o, lw.watch)
 		},
 	}, all.client.api)
 	in.SharedIndexInformer = cache.NewSharedIndexInformerWithOptions(source, example, cache.SharedIndexInformerOptions{
@@ -101,13 +83,16 @@ func (all *cached) informer(example runtime.Object, lw listWatch) (*informer, er
 	if err := in.SetTransform(strip); err != nil {
 		return nil, fmt.Errorf("set up a watch: %w", err)
 	}
+	// Each list and watch has told the gap of its error already.
+	quiet := func(context.Context, *cache.Reflector, error) {}
+	if err := in.SetWatchErrorHandlerWithContext(quiet); err != nil {
+		return nil, fmt.Errorf("set up a watch: %w", err)
+	}
 	if _, err := in.AddEventHandler(all.handler()); err != nil {
 		return nil, fmt.Errorf("set up a watch: %w", err)
 	}
 	return in, nil
 }
-
-func (in *informer) hear() { in.heard.Store(time.Now().UnixNano()) }
 
 func attemptIndex(obj any) ([]string, error) {
 	o, ok := obj.(metav1.Object)
@@ -187,19 +172,6 @@ func (c *Client) WaitSynced(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// SyncAge tells how long the quietest of the watches has not been heard; ok is false until each was filled once. A
-// healthy one is renewed every 40 s at the latest.
-func (c *Client) SyncAge() (age time.Duration, ok bool) {
-	for _, in := range c.cache.informers() {
-		heard := in.heard.Load()
-		if heard == 0 || !in.HasSynced() {
-			return 0, false
-		}
-		age = max(age, time.Since(time.Unix(0, heard)))
-	}
-	return age, true
 }
 
 func (all *cached) informers() []*informer {

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"os"
 	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"slipway.dev/slipway/pkg/task"
@@ -36,8 +33,9 @@ type Config struct {
 	KeepJobs int           // closed Jobs kept at the same time; default 2,000
 	KeepFor  time.Duration // how long a closed Job is kept at most; default 1 h
 	Timeout  time.Duration // of one call; default 10 s
+	Renew    time.Duration // how often a watch is renewed, give or take a quarter; default 30 s
 
-	Log *slog.Logger // what client-go says, about broken watches above all; nil: to standard error in its own form
+	Log *slog.Logger // when the cluster is not heard, and what client-go says; nil: slog's own
 }
 
 // AllNamespaces in Config.Namespaces watches the whole cluster.
@@ -48,6 +46,7 @@ const (
 	defaultKeepJobs       = 2000
 	defaultKeepFor        = time.Hour
 	defaultTimeout        = 10 * time.Second
+	defaultRenew          = 30 * time.Second
 )
 
 // Client is the control plane's access to a cluster.
@@ -74,7 +73,10 @@ func New(cfg Config) (*Client, error) {
 	cfg.KeepJobs = or(cfg.KeepJobs, defaultKeepJobs)
 	cfg.KeepFor = or(cfg.KeepFor, defaultKeepFor)
 	cfg.Timeout = or(cfg.Timeout, defaultTimeout)
-	if cfg.Log != nil {
+	cfg.Renew = or(cfg.Renew, defaultRenew)
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	} else {
 		klog.SetSlogLogger(cfg.Log)
 	}
 	access, err := access(cfg)
@@ -82,7 +84,9 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, calls: newCalls(), kept: newKept(cfg.KeepJobs, cfg.KeepFor)}
+	access.Wrap(patient)
 	access.Wrap(c.calls.wrap)
+	rereadToken(access)
 	if c.api, err = kubernetes.NewForConfig(access); err != nil {
 		return nil, fmt.Errorf("set up the cluster client: %w", err)
 	}
@@ -96,40 +100,6 @@ func or[T comparable](value, otherwise T) T {
 		return otherwise
 	}
 	return value
-}
-
-// access makes the REST configuration: protobuf, no limiter of the client's own, and pings that find a dead connection.
-func access(cfg Config) (*rest.Config, error) {
-	found, err := cfg.REST, error(nil)
-	switch {
-	case found != nil:
-		found = rest.CopyConfig(found)
-	case cfg.Kubeconfig != "":
-		found, err = clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
-	default:
-		found, err = rest.InClusterConfig()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	found.ContentType = "application/vnd.kubernetes.protobuf"
-	found.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	found.QPS = -1
-	found.UserAgent = "slipway"
-	return found, pings()
-}
-
-// pings sets how client-go finds a dead HTTP/2 connection; it reads these from the environment alone.
-func pings() error {
-	for name, seconds := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5"} {
-		if os.Getenv(name) != "" {
-			continue
-		}
-		if err := os.Setenv(name, seconds); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // bounded gives one call its time.
@@ -152,9 +122,3 @@ func unreached(err error) error {
 	}
 	return err
 }
-
-// roundTrip makes a RoundTripper of a function.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls f.
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

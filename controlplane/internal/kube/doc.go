@@ -6,8 +6,13 @@
 // is stripped and never written back.
 //
 // A connection that went silent is found within 15 s: HTTP/2 pings after 10 s of silence and waits 5 s for the answer.
-// A watch is renewed every half minute, so a server that answers pings and sends nothing is found too; SyncAge tells how
-// long the quietest watch has been silent.
+// The server is told to end each watch after half a minute, give or take a quarter; one that has not ended 11 s later is
+// given up, so a server that answers pings and sends nothing is found within 50 s. SyncAge tells how long the quietest
+// watch has been silent, Gap for how long one is known to be broken. An event that is older than one before it on the
+// same watch changes nothing.
+//
+// Token and authority are read from their files again: every minute and every five minutes, and at once when the API
+// server refuses the token, or its certificate is not trusted.
 //
 // The rights it needs, and all that manifests may give. In each namespace where Jobs run:
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,11 +36,37 @@ func (c *Client) Logs(ctx context.Context, a task.Attempt, o LogOptions) (io.Rea
 	if o.Tail > 0 {
 		want.TailLines = &o.Tail
 	}
+	return c.stream(ctx, pod, want)
+}
+
+// stream opens a log. The opening has its time like any call, the reading takes as long as it takes.
+func (c *Client) stream(ctx context.Context, pod *corev1.Pod, want *corev1.PodLogOptions) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(c.cfg.Timeout, func() { cancel(context.DeadlineExceeded) })
 	stream, err := c.api.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, want).Stream(ctx)
+	if late.Stop(); err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
+		if stream != nil {
+			_ = stream.Close()
+		}
+		cancel(nil)
 		return nil, unreached(fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err))
 	}
-	return stream, nil
+	return openLog{stream, cancel}, nil
+}
+
+// openLog is a stream whose context ends with it.
+type openLog struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close implements io.Closer.
+func (l openLog) Close() error {
+	defer l.cancel(nil)
+	return l.ReadCloser.Close()
 }
 
 func pick(pods []*corev1.Pod, uid string) *corev1.Pod {

@@ -3,9 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -52,22 +50,29 @@ func final(code int32) bool {
 	return false
 }
 
-// unavailable reports whether err says nothing about the request: the server was not reached, was busy or was broken.
+// unavailable reports whether err says nothing about the request: the server was not reached, was busy or broken, did not
+// finish its answer, or does not know who we are.
 func unavailable(err error) bool {
 	if err == nil {
 		return false
 	}
 	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		code := status.Status().Code
-		return code >= 500 || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
+	if !errors.As(err, &status) {
+		return true // whatever it is, it is not the server's answer
 	}
-	var network net.Error
-	var address *url.Error
-	return errors.As(err, &network) || errors.As(err, &address) || errors.Is(err, context.DeadlineExceeded)
+	switch code := status.Status().Code; code {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
 }
 
 func retryAfter(err error) time.Duration {
+	var busy *busyError
+	if errors.As(err, &busy) {
+		return busy.after
+	}
 	if after, ok := apierrors.SuggestsClientDelay(err); ok {
 		return time.Duration(after) * time.Second
 	}

@@ -3,10 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
-	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"slipway.dev/slipway/pkg/task"
 )
@@ -263,102 +258,4 @@ func TestAccessIsKubernetesOwn(t *testing.T) {
 	if allowed(Identity{User: "bert"}, create) {
 		t.Error("somebody else is allowed")
 	}
-}
-
-// line is a TCP proxy whose connections can be made to stand still without being closed.
-type line struct {
-	net.Listener
-	to     string
-	mu     sync.Mutex
-	frozen chan struct{} // closed: the connections made so far forward nothing
-	conns  []net.Conn
-}
-
-func newLine(t *testing.T, to string) *line {
-	l := &line{Listener: have(net.Listen("tcp", "127.0.0.1:0"))(t), to: to, frozen: make(chan struct{})}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { l.serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		l.mu.Lock()
-		for _, c := range l.conns {
-			_ = c.Close()
-		}
-		l.mu.Unlock()
-		serving.Wait()
-	})
-	return l
-}
-
-func (l *line) serve(in net.Conn) {
-	out, err := net.Dial("tcp", l.to)
-	if err != nil {
-		_ = in.Close()
-		return
-	}
-	l.mu.Lock()
-	frozen := l.frozen
-	l.conns = append(l.conns, in, out)
-	l.mu.Unlock()
-	var both sync.WaitGroup
-	both.Go(func() { forward(out, in, frozen) })
-	both.Go(func() { forward(in, out, frozen) })
-	both.Wait()
-}
-
-// forward copies until frozen; from then on it swallows and closes nothing.
-func forward(to io.Writer, from io.Reader, frozen chan struct{}) {
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		select {
-		case <-frozen:
-			continue
-		default:
-		}
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// freeze lets the connections that exist stand still; new ones pass.
-func (l *line) freeze() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.frozen)
-	l.frozen = make(chan struct{})
-}
-
-func TestASilentConnectionIsFoundWithinItsBound(t *testing.T) {
-	server.start(t)
-	host := have(url.Parse(server.admin.Host))(t)
-	proxy := newLine(t, host.Host)
-	r := newRig(t, func(cfg *Config) {
-		cfg.REST = rest.CopyConfig(cfg.REST)
-		cfg.REST.Host = "https://" + proxy.Addr().String()
-	})
-	_, a, pod := r.launch()
-	r.bind(pod)
-	r.running(pod)
-	r.drain()
-	proxy.freeze()
-	frozen := time.Now()
-	r.tell(pod, corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}})
-	within(t, 30*time.Second, "end of the pod in the cache", func(context.Context) bool {
-		s := r.observe(a, false)
-		return len(s.Pods) == 1 && s.Pods[0].Ended()
-	})
-	t.Logf("found after %v", time.Since(frozen).Round(100*time.Millisecond))
 }

@@ -15,7 +15,7 @@ import (
 const module = "slipway.dev/slipway/"
 
 // concerns are the packages that only app joins (DESIGN 10.1).
-var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs"}
+var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell"}
 
 // mayImport lists, per package below the module, the packages of ours that it may import. What is not listed here is
 // refused, so that a new arrow is a decision.
@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"controlplane/internal/settle":    {"controlplane/internal/loop"},
 	"controlplane/internal/kinds":     {"pkg/task"},
 	"controlplane/internal/auth":      {"pkg/task"},
+	"controlplane/internal/tell":      {"pkg/task"},
 	"controlplane/internal/logs":      {"pkg/task"},
 	"controlplane/internal/httpapi":   {"pkg/task", "pkg/api", "controlplane/internal/kinds", "controlplane/internal/auth"},
 }

@@ -674,6 +674,9 @@ type Kind struct {
 	// Name Name of a kind, as `command.run`.
 	Name KindName `json:"name"`
 
+	// Objects Objects that its Tasks are about; names are templates as the lane is.
+	Objects []NamedObject `json:"objects,omitempty,omitzero"`
+
 	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
 	// `replace`: end or cancel what the kind supersedes, and go next.
 	OnConflict OnConflict `json:"on_conflict"`
@@ -815,6 +818,18 @@ type ManyResult struct {
 // Mode How the lane treats several Tasks. `strict`: all, in order. `latest`: a newer one is absorbed by the lane's
 // queued tail of the same kind. `parallel`: no order.
 type Mode string
+
+// NamedObject An object of the cluster.
+type NamedObject struct {
+	// APIVersion Its group and version, as `v1` or `apps/v1`.
+	APIVersion string `json:"apiVersion"`
+
+	// Kind Its kind, as `PersistentVolumeClaim`.
+	Kind string `json:"kind"`
+
+	// Name Its name. That of a kind may be a template, as its lane.
+	Name string `json:"name"`
+}
 
 // Namespace A Kubernetes namespace.
 type Namespace = string
@@ -1172,6 +1187,10 @@ type SubmitTask struct {
 	// Namespace A Kubernetes namespace.
 	Namespace Namespace `json:"namespace"`
 
+	// Objects Objects in the Task's namespace that it is about, besides those that its kind names; 8 in all. Kubernetes
+	// Events on them tell when it has started, is to be retried, and how it ended. Default, none.
+	Objects []NamedObject `json:"objects,omitempty,omitzero"`
+
 	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
 	// `replace`: end or cancel what the kind supersedes, and go next.
 	OnConflict OnConflict `json:"on_conflict,omitempty,omitzero"`
@@ -1242,6 +1261,9 @@ type Task struct {
 
 	// Namespace A Kubernetes namespace.
 	Namespace Namespace `json:"namespace"`
+
+	// Objects Objects that it is about; Kubernetes Events on them tell of its steps.
+	Objects []NamedObject `json:"objects,omitempty,omitzero"`
 
 	// Outcome Why an Attempt ended. `succeeded`; `failed` (report, non-zero exit, signal, out of memory); `rejected`
 	// (permanent, never tried again); `timed_out`; `lost` (evicted, node gone, deleted); `canceled`.

@@ -90,6 +90,7 @@ type Spec struct {
 	Limits         map[string]string `json:"limits,omitempty"`
 	NodeSelector   map[string]string `json:"node_selector,omitempty"`
 	Pod            Pod               `json:"pod,omitzero"`
+	Objects        []Object          `json:"objects,omitempty"` // a kind's names are templates as its lane is
 	Idempotent     bool              `json:"idempotent"`
 	Retry          Retry             `json:"retry"`
 	QueueDeadline  Seconds           `json:"queue_deadline,omitempty"` // submit → claim; 0 means none

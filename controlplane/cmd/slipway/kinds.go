@@ -109,6 +109,7 @@ func (c *cli) printKind(k api.Kind) error {
 		{"executor", k.Executor},
 		{"queue", k.Queue},
 		{"lane", k.Lane},
+		{"objects", objects(k.Objects)},
 		{"mode", string(k.Mode)},
 		{"on conflict", string(k.OnConflict)},
 		{"supersedes", strings.Join(k.Supersedes, ", ")},

@@ -90,6 +90,7 @@ func taskRows(t api.Task) [][2]string {
 		{"progress", progress(t)},
 		{"attempts", strconv.Itoa(int(t.AttemptsMade))},
 		{"retry of", t.RetryOf},
+		{"objects", objects(t.Objects)},
 	}
 	if a := t.Attempt; a != nil && a.Job != nil {
 		rows = append(rows, [2]string{"job", a.Job.Name})
@@ -100,6 +101,14 @@ func taskRows(t api.Task) [][2]string {
 	return append(rows,
 		[2]string{"created", instant(t.CreatedAt) + " by " + t.CreatedBy},
 		[2]string{"started", instant(t.StartedAt)}, [2]string{"ended", instant(t.EndedAt)})
+}
+
+func objects(all []api.NamedObject) string {
+	names := make([]string, len(all))
+	for i, o := range all {
+		names[i] = strings.ToLower(o.Kind) + "/" + o.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 func different(text, from string) string {

@@ -22,6 +22,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/reconcile"
 	"slipway.dev/slipway/controlplane/internal/settle"
 	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/controlplane/internal/tell"
 	"slipway.dev/slipway/pkg/api"
 	"slipway.dev/slipway/pkg/task"
 )
@@ -80,7 +81,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		return err
 	}
 	client, err := kube.New(kube.Config{
-		Kubeconfig: c.Kubeconfig, Instance: db.Instance(), Namespaces: c.Namespaces,
+		Kubeconfig: c.Kubeconfig, Replica: c.Replica, Instance: db.Instance(), Namespaces: c.Namespaces,
 		RunnerImage: c.RunnerImage, RunnerURL: c.RunnerURL, RunnerServiceAccount: c.RunnerAccount, RunnerCA: files.CA,
 		PriorityPrefix: c.PriorityPrefix, KeepJobs: c.KeepJobs, KeepFor: c.KeepFor,
 		Renew: c.WatchRenew, Log: log.With("part", "cluster"),
@@ -89,6 +90,10 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		return err
 	}
 	p := plane{config: c, version: version, log: log, store: db, cluster: client, counts: newCounts()}
+	p.tell = tell.New(tell.Config{
+		Writer: eventWriter{client}, Log: log.With("part", "tell"),
+		Count: func(result string) { p.counts.told.WithLabelValues(result).Inc() },
+	})
 	if p.kinds, err = allKinds(c.Kinds, users, client); err != nil {
 		return err
 	}
@@ -111,6 +116,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		{"store", db.Run},
 		{"certificates", files.Run},
 		{"cluster", func(ctx context.Context) error { return client.Run(ctx, loops.reconciler.Look) }},
+		{"tell", ends{store: db, tell: p.tell, log: log.With("part", "tell")}.Run},
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
 		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
@@ -156,6 +162,7 @@ type plane struct {
 	store   *store.Store
 	cluster *kube.Client
 	counts  *counts
+	tell    *tell.Teller
 	kinds   *kinds.Registry
 }
 
@@ -168,7 +175,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
 		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Audit: e,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
-		Runners:    runners{p.store},
+		Runners:    runners{p.store, p.tell},
 		Pods:       pods{p.cluster},
 		Cluster:    p.cluster,
 		Kinds:      p.kinds,
@@ -227,7 +234,7 @@ type loops struct {
 }
 
 func (p plane) loops() loops {
-	b := books{store: p.store, counts: p.counts, log: p.log}
+	b := books{store: p.store, counts: p.counts, log: p.log, tell: p.tell}
 	truth := truthBooks{b}
 	var l loops
 	l.reconciler = reconcile.New(reconcile.Config{

@@ -199,7 +199,10 @@ func (e edge) LogTail(ctx context.Context, attempt int64) ([]byte, error) {
 }
 
 // runners is the store as the runner protocol wants it.
-type runners struct{ store *store.Store }
+type runners struct {
+	store *store.Store
+	tell  teller
+}
 
 // Start gives an Attempt to the first pod that asks. A pod of another namespace can carry any label, so the Attempt's
 // namespace is compared before anything is stored.
@@ -214,6 +217,9 @@ func (r runners) Start(ctx context.Context, s httpapi.Start) (task.Task, task.At
 	t, a, err := r.store.Start(ctx, store.StartRequest{
 		Attempt: s.Attempt, Fence: s.Fence, PodUID: s.Pod.PodUID, PodName: s.Pod.PodName, Node: s.Pod.Node,
 	})
+	if err == nil {
+		r.tell.Tell(t, task.StepStarted, a.Number)
+	}
 	return t, a, known(err)
 }
 

@@ -17,6 +17,7 @@ type books struct {
 	store  *store.Store
 	counts *counts
 	log    *slog.Logger
+	tell   teller
 }
 
 // Queues names the queues.
@@ -65,6 +66,7 @@ func (b books) finish(ctx context.Context, attempt, fence int64, v task.Verdict,
 	if err == nil {
 		b.counts.finished.WithLabelValues(r.Task.Kind, string(v.Outcome), string(r.Move.State)).Inc()
 		b.alarm(ctx, r)
+		b.tell.Tell(r.Task, task.StepOf(r.Move.State), r.Task.Attempts)
 	}
 	return known(err)
 }

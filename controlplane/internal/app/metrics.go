@@ -22,6 +22,7 @@ type counts struct {
 	claimed   *prometheus.CounterVec
 	finished  *prometheus.CounterVec
 	lostRows  *prometheus.CounterVec
+	told      *prometheus.CounterVec
 	requests  *prometheus.HistogramVec
 }
 
@@ -41,12 +42,15 @@ func newCounts() *counts {
 			Name: "slipway_attempts_lost_in_a_row_total",
 			Help: "Attempts lost to infrastructure trouble as the third or later in a row of their Task: worth an alarm.",
 		}, []string{"kind"}),
+		told: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_object_events_total", Help: "Events on the objects that Tasks name: sent, failed, or dropped because too many waited.",
+		}, []string{"result"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "slipway_http_request_seconds", Help: "Requests, from the first byte to the answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method", "status"}),
 	}
-	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.requests, collectors.NewGoCollector(),
+	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.told, c.requests, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return c
 }

@@ -67,7 +67,7 @@ func (all *checks) answer(key string, entry *check, err error) {
 // words of its command.
 func template(c Claim) string {
 	same := c.Task.Spec
-	same.Pod.Command, same.Pod.Args = nil, nil
+	same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil
 	spec, err := json.Marshal(same)
 	if err != nil {
 		spec = []byte(c.Task.ID) // never for a Spec; asking once more does no harm

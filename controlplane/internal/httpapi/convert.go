@@ -33,6 +33,15 @@ func wireTask(t task.Task, v View) api.Task {
 		out.Attempt = &a
 	}
 	out.Progress = progress(v)
+	out.Objects = wireObjects(t.Spec.Objects)
+	return out
+}
+
+func wireObjects(all []task.Object) []api.NamedObject {
+	var out []api.NamedObject
+	for _, o := range all {
+		out = append(out, api.NamedObject{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name})
+	}
 	return out
 }
 

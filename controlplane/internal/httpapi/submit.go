@@ -300,8 +300,12 @@ func (s *server) buildOne(t api.SubmitTask) (kinds.Built, error) {
 	if err != nil {
 		return kinds.Built{}, fmt.Errorf("write a spec: %w", err)
 	}
+	var objects []task.Object
+	for _, o := range t.Objects {
+		objects = append(objects, task.Object{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name})
+	}
 	return kinds.Build(k, kinds.Request{
-		Namespace: t.Namespace, Name: t.Name, Params: t.Params, Labels: t.Labels, Lane: t.Lane,
+		Namespace: t.Namespace, Objects: objects, Name: t.Name, Params: t.Params, Labels: t.Labels, Lane: t.Lane,
 		Mode: task.Mode(t.Mode), OnConflict: task.OnConflict(t.OnConflict), Queue: t.Queue, Class: string(t.Class),
 		Spec: wishes, RunAt: t.RunAt.Truncate(time.Microsecond), Delay: task.Seconds(t.Delay),
 	})

@@ -78,7 +78,7 @@ func podsOf(done []Accepted) []*triedPod {
 			continue
 		}
 		same := d.Task.Spec
-		same.Pod.Command, same.Pod.Args = nil, nil // no admission minds the words of a command
+		same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil // no admission minds the words of a command
 		look, err := json.Marshal([]any{d.Task.Namespace, d.Task.Kind, d.Task.Class, same})
 		if err != nil {
 			look = []byte(d.Task.ID) // never for a Spec; asking once more does no harm

@@ -29,6 +29,7 @@ type Request struct {
 	Params     json.RawMessage
 	Labels     map[string]string
 	Lane       string
+	Objects    []task.Object // named beside those of the kind
 	Mode       task.Mode
 	OnConflict task.OnConflict
 	Queue      string
@@ -99,6 +100,7 @@ func Build(k Kind, req Request) (Built, error) {
 	if k.shape != nil && len(wrong) == 0 {
 		k.shape(t.Params, &spec, &wrong)
 	}
+	spec.Objects = objects(k, req, &wrong)
 	t.Spec = spec
 	if !req.RunAt.IsZero() && req.Delay != 0 {
 		wrong.add("/delay", "stands beside run_at; give one of them")

@@ -40,6 +40,7 @@ type entry struct {
 	Dir         string          `json:"dir"`
 	Queue       string          `json:"queue"`
 	Lane        string          `json:"lane"`
+	Objects     []task.Object   `json:"objects"` // what Events tell of its steps; names are templates as lanes are
 	Mode        task.Mode       `json:"mode"`
 	OnConflict  task.OnConflict `json:"on_conflict"`
 	Supersedes  []string        `json:"supersedes"`
@@ -220,6 +221,7 @@ func (e entry) check(k *Kind, wrong *fields) {
 		wrong.add("on_conflict", "is none of queue, reject, replace")
 	}
 	e.checkLane(k, wrong)
+	e.checkObjects(k, wrong)
 	if len(e.Params) > 0 {
 		if _, err := compile(e.Params); err != nil {
 			wrong.add("params", "is no JSON Schema: %v", err)

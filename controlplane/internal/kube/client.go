@@ -20,6 +20,7 @@ type Config struct {
 	REST       *rest.Config // nil: from Kubeconfig
 	Kubeconfig string       // path; empty: the pod's own service account
 
+	Replica    string   // who we are, in Events
 	Instance   string   // uuid of this Slipway; part of every label and selector
 	Namespaces []string // where Jobs run; AllNamespaces alone: everywhere
 
@@ -69,6 +70,7 @@ func New(cfg Config) (*Client, error) {
 	if slices.Contains(cfg.Namespaces, AllNamespaces) {
 		cfg.Namespaces = []string{""}
 	}
+	cfg.Replica = or(cfg.Replica, "slipway")
 	cfg.RunnerServiceAccount = or(cfg.RunnerServiceAccount, defaultServiceAccount)
 	cfg.KeepJobs = or(cfg.KeepJobs, defaultKeepJobs)
 	cfg.KeepFor = or(cfg.KeepFor, defaultKeepFor)

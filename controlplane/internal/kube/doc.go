@@ -21,6 +21,8 @@
 //	""                     pods                   create (dry run only) get list watch patch delete
 //	""                     pods/log               get
 //	""                     resourcequotas         list
+//	""                     persistentvolumeclaims get (for the uid in an Event)
+//	events.k8s.io          events                 create
 //
 // In the cluster:
 //

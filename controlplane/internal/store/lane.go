@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 	"gorm.io/gorm"
@@ -99,13 +101,34 @@ type ending struct {
 }
 
 func endQueued(tx *gorm.DB, e *effects, keys []int64, how ending) (ended int, err error) {
-	var done struct{ Ended, Nudged int }
+	var done endedTasks
 	err = query(tx, "lane/end_queued", args{
 		"tasks": jsonOf(keys), "state": string(how.state), "outcome": string(how.outcome), "reason": string(how.reason),
 		"message": clean(how.message, maxMessage), "by": how.by,
 	}, &done)
-	e.nudged = e.nudged || done.Nudged > 0
-	return done.Ended, err
+	if err != nil {
+		return 0, err
+	}
+	return done.Ended, done.tell(e)
+}
+
+// endedTasks is what the end of Tasks without an Attempt brought.
+type endedTasks struct {
+	Ended, Nudged int
+	Named         []byte // keys of those that name objects
+}
+
+func (d endedTasks) tell(e *effects) error {
+	e.nudged = e.nudged || d.Nudged > 0
+	if len(d.Named) == 0 {
+		return nil
+	}
+	var keys []int64
+	if err := json.Unmarshal(d.Named, &keys); err != nil {
+		return fmt.Errorf("read which tasks name objects: %w", err)
+	}
+	e.ended = append(e.ended, keys...)
+	return nil
 }
 
 // endQueuedOne ends one queued Task and shows its lane; a private lane goes with it.

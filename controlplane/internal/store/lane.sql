@@ -65,7 +65,7 @@ ended AS (
         cancel_by = CASE WHEN @state = 'canceled' AND t.cancel_at IS NULL THEN @by ELSE t.cancel_by END
     FROM clock
     WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint)) AND (t.state = 'queued') IS TRUE
-    RETURNING t.key, t.id, t.parent, t.children, clock.at),
+    RETURNING t.key, t.id, t.parent, t.children, t.spec ? 'objects' AS named, clock.at),
 told AS (
     INSERT INTO slipway.nudges (task)
     SELECT n.task FROM (
@@ -76,7 +76,7 @@ told AS (
 noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)
     SELECT key, @state, @by, at, jsonb_build_object('reason', CAST(@reason AS text), 'message', CAST(@message AS text)) FROM ended)
-SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged;
+SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged, (SELECT jsonb_agg(key) FROM ended WHERE named) AS named;
 
 -- name: ask_stop
 -- Asks the running Task of a locked lane to stop; only the first ask counts.

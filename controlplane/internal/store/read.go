@@ -69,6 +69,15 @@ func readAttempt(db *gorm.DB, attempt int64) (task.Attempt, error) {
 	return rows[0].attempt()
 }
 
+// TaskOf reads the Task of a key from Ended.
+func (s *Store) TaskOf(ctx context.Context, key int64) (task.Task, error) {
+	t, err := readTask(s.db.WithContext(ctx), key)
+	if err != nil {
+		return task.Task{}, classify(ctx, fmt.Errorf("read a task: %w", err))
+	}
+	return t, nil
+}
+
 // OpenAttempts names every Attempt that is not finished, or finished and not closed in the cluster.
 func (s *Store) OpenAttempts(ctx context.Context) ([]int64, error) {
 	var ids []int64

@@ -22,7 +22,7 @@ const (
 func (s *Store) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		s.wakes.queues.pump, s.wakes.attempts.pump, s.wakes.nudges.pump,
+		s.wakes.queues.pump, s.wakes.attempts.pump, s.wakes.nudges.pump, s.wakes.ended.pump,
 		s.listenLoop, s.notifyLoop, s.beatLoop, s.partitionLoop,
 	} {
 		all.Go(func() { part(ctx) })

@@ -243,7 +243,7 @@ func (u locked) enter() error {
 }
 
 func (u locked) closeParent(how ending) error {
-	var done struct{ Ended, Nudged int }
+	var done endedTasks
 	err := query(u.tx, "settle/end_parent", args{
 		"task": u.facts.Key, "state": string(how.state), "outcome": string(how.outcome), "reason": string(how.reason),
 		"message": how.message, "replica": u.replica,
@@ -251,7 +251,9 @@ func (u locked) closeParent(how ending) error {
 	if err != nil || done.Ended == 0 {
 		return err
 	}
-	u.e.nudged = u.e.nudged || done.Nudged > 0
+	if err := done.tell(u.e); err != nil {
+		return err
+	}
 	return releaseLane(u.tx, u.e, u.lane, u.facts.Key)
 }
 

@@ -47,7 +47,7 @@ WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 ended AS (
     UPDATE slipway.tasks t SET state = @state, outcome = @outcome, reason = @reason, message = @message, ended_at = clock.at
     FROM clock WHERE t.key = @task AND (t.state = 'running' AND t.children > 0) IS TRUE
-    RETURNING t.key, t.parent, clock.at),
+    RETURNING t.key, t.parent, t.spec ? 'objects' AS named, clock.at),
 told AS (
     INSERT INTO slipway.nudges (task)
     SELECT n.task FROM (
@@ -57,4 +57,4 @@ told AS (
 noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)
     SELECT key, @state, @replica, at, jsonb_build_object('reason', CAST(@reason AS text)) FROM ended)
-SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged;
+SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged, (SELECT jsonb_agg(key) FROM ended WHERE named) AS named;

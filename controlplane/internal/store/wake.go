@@ -12,12 +12,13 @@ type wakes struct {
 	queues   *wakeSet[string]
 	attempts *wakeSet[int64]
 	nudges   *wakeSet[struct{}]
+	ended    *wakeSet[int64] // of this replica alone
 	outbox   *outbox
 }
 
 func newWakes() wakes {
 	return wakes{
-		queues: newWakeSet[string](), attempts: newWakeSet[int64](), nudges: newWakeSet[struct{}](),
+		queues: newWakeSet[string](), attempts: newWakeSet[int64](), nudges: newWakeSet[struct{}](), ended: newWakeSet[int64](),
 		outbox: &outbox{signal: make(chan struct{}, 1)},
 	}
 }
@@ -31,11 +32,16 @@ func (s *Store) AttemptWakes() <-chan int64 { return s.wakes.attempts.out }
 // NudgeWakes says that Settle may find something. One consumer; delivered while Run runs.
 func (s *Store) NudgeWakes() <-chan struct{} { return s.wakes.nudges.out }
 
+// Ended names, by their keys, Tasks that name objects and that this replica has ended without an Attempt. Unlike wakes
+// nothing finds what is lost. One consumer; delivered while Run runs.
+func (s *Store) Ended() <-chan int64 { return s.wakes.ended.out }
+
 // effects are the wake-ups that a transaction causes; they are sent after its commit.
 type effects struct {
 	queues   []string
 	attempts []int64
 	nudged   bool
+	ended    []int64 // keys of Tasks; told here alone
 }
 
 // announce wakes this replica at once and the others with the next notification.
@@ -50,6 +56,9 @@ func (s *Store) deliver(e effects) {
 	}
 	for _, a := range e.attempts {
 		s.wakes.attempts.add(a)
+	}
+	for _, key := range e.ended {
+		s.wakes.ended.add(key)
 	}
 	if e.nudged {
 		s.wakes.nudges.add(struct{}{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +21,7 @@ type Gate struct {
 
 	mu       sync.Mutex
 	replicas []string
+	skipped  []string
 	next     int
 	cut      bool
 	open     map[net.Conn]struct{}
@@ -52,6 +54,14 @@ func (g *Gate) Mend() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cut = false
+}
+
+// Skip sends no new connection to these replicas, as a Service does with those that are not ready; without any, to all
+// again.
+func (g *Gate) Skip(addresses ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.skipped = addresses
 }
 
 func (g *Gate) close() {
@@ -97,7 +107,8 @@ func (g *Gate) pass(client net.Conn) {
 
 func (g *Gate) dial() net.Conn {
 	g.mu.Lock()
-	first, replicas := g.next, append([]string(nil), g.replicas...)
+	first, skipped := g.next, g.skipped
+	replicas := slices.DeleteFunc(slices.Clone(g.replicas), func(a string) bool { return slices.Contains(skipped, a) })
 	g.next++
 	g.mu.Unlock()
 	dialer := net.Dialer{Timeout: 2 * time.Second}

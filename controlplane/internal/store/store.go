@@ -131,7 +131,8 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	// The statements are made for one plan each; planning them anew for every value costs more than running them.
 	// Lists ask for the opposite.
 	params["plan_cache_mode"] = "force_generic_plan"
-	params["idle_in_transaction_session_timeout"] = milliseconds(30 * time.Second)
+	// One that stands still inside a transaction keeps its locks from the others no longer than that.
+	params["idle_in_transaction_session_timeout"] = milliseconds(c.answerWithin())
 	return pc, nil
 }
 

@@ -33,6 +33,7 @@ type Options struct {
 	Direct     bool              // runners call the replica that made their Job; default: the gate
 	TLS        bool              // serve it, with an authority of the rig's own; default: plain HTTP
 	Proxied    bool              // a fault proxy stands before each replica: see Replica.Database and Replica.Cluster
+	Durable    bool              // what was committed outlives a crash of the database; default: it may not
 	Seed       uint64            // of what the proxies draw
 }
 
@@ -67,7 +68,7 @@ func New(t testing.TB, o Options) *Rig {
 			r.Namespaces = append(r.Namespaces, r.makeTenant(t))
 		}
 	}
-	server, err := postgres.Start(t.Context(), postgres.Options{})
+	server, err := postgres.Start(t.Context(), postgres.Options{Fsync: o.Durable})
 	if err != nil {
 		t.Fatalf("start PostgreSQL: %v", err)
 	}

@@ -14,12 +14,12 @@ func TestAHandlerFindsTheValuesOfSecretParametersInTheirPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got string
 		b := newBench(t, func(_ context.Context, t Task) (any, error) { got = string(t.Params); return nil, nil })
-		b.plane.grant.Params = []byte(`{"n":1.50,"url":"a&b","password":{"secretRef":{"name":"db","key":"pw"}},"own":"kept","other":{"secretRef":{"name":"x","key":"y"}}}`)
-		b.secrets = map[string]string{"password": "hunter\"2 <&>\n", "own": "not this", "absent": "nor this"}
+		b.plane.grant.Params = []byte(`{"n":1.50,"url":"a&b","password":{"secretRef":{"name":"db","key":"pw"}},"own":"kept","object":{"a":1},"other":{"secretRef":{"name":"x","key":"y"}}}`)
+		b.secrets = map[string]string{"password": "hunter\"2 <&>\n", "own": "not this", "object": "nor that", "absent": "nor this"}
 		if code := b.run(); code != 0 {
 			t.Errorf("exit code %d: %s", code, b.log.String())
 		}
-		if want := `{"n":1.50,"other":{"secretRef":{"name":"x","key":"y"}},"own":"kept","password":"hunter\"2 <&>\n","url":"a&b"}`; got != want {
+		if want := `{"n":1.50,"object":{"a":1},"other":{"secretRef":{"name":"x","key":"y"}},"own":"kept","password":"hunter\"2 <&>\n","url":"a&b"}`; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})

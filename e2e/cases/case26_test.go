@@ -11,7 +11,8 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
-// The database refuses the text that describes the failure. Nothing is shrunk.
+// The database refuses the text that describes the failure. Nothing is shrunk. The runner's form, on a real node, has
+// bytes that no API would let a test play.
 func TestCase26(t *testing.T) {
 	replay(t, 26, "text that the database refuses never costs an outcome", func(t *testing.T) {
 		r := rig.New(t, rig.Options{Profile: local.API})
@@ -37,6 +38,7 @@ func TestCase26(t *testing.T) {
 		}
 		reportWithBadText(t, r, user, submitted.ID)
 		messageWithBadText(t, r, user)
+		t.Run("from a runner and from an image without one", bytesFromPods)
 	})
 }
 
@@ -49,7 +51,7 @@ func reportWithBadText(t *testing.T, r *rig.Rig, user *rig.User, id string) {
 	runner := r.StartRunner(t, pod)
 	runner.Finish(t, map[string]any{
 		"outcome": "failed", "reason": "exit_code", "exit_code": 3,
-		"message": "before\x00after " + strings.Repeat("e", 1<<19), "result": map[string]any{"text": "a\x00b"},
+		"message": "before\x00after " + strings.Repeat("e", 1<<20), "result": map[string]any{"text": "a\x00b"},
 	}, http.StatusNoContent)
 	r.Exit(t, pod, 3, "")
 	ended := user.Await(t, id)
@@ -71,5 +73,25 @@ func messageWithBadText(t *testing.T, r *rig.Rig, user *rig.User) {
 	ended := user.Await(t, task.ID)
 	if ended.State != api.StateFailed || ended.Reason != "exit_code" || strings.ContainsRune(ended.Message, 0) {
 		t.Errorf("task with a bad termination message is %s/%s %q, want failed/exit_code, cleaned", ended.State, ended.Reason, ended.Message)
+	}
+}
+
+// bytesFromPods writes NUL and FF FE to logs and to a termination message.
+func bytesFromPods(t *testing.T) {
+	r := rig.New(t, rig.Options{Profile: local.Node})
+	user := r.User(t, r.Namespace())
+	const bad = `printf 'left \000 \377\376 right\n'`
+	wrapped := user.Submit(t, rig.Command(r.Namespace(), "sh", "-c", bad+"; "+bad+" >&2; exit 7")).ID
+	bare := user.Submit(t, container(t, r, map[string]any{
+		"command": []string{"sh", "-c", bad + "; " + bad + " > /dev/termination-log; exit 7"}, "wrap": false,
+	})).ID
+	for _, id := range []string{wrapped, bare} {
+		ended := user.Await(t, id)
+		if ended.State != api.StateFailed || ended.Reason != "exit_code" || strings.ContainsRune(ended.Message, 0) {
+			t.Errorf("task is %s/%s %q, want failed/exit_code, cleaned", ended.State, ended.Reason, ended.Message)
+		}
+		if log := user.Must(t, http.MethodGet, "/v1/tasks/"+id+"/logs", nil, http.StatusOK); !strings.HasPrefix(string(log.Body), "left \x00 \xff\xfe right\n") {
+			t.Errorf("the log is %q", log.Body)
+		}
 	}
 }

@@ -97,7 +97,7 @@ func NewPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 	}
 	p := &Postgres{
 		Address: l.Addr().String(), listener: l, upstream: o.Upstream,
-		random:  rand.New(rand.NewPCG(o.Seed, o.Seed)), //nolint:gosec // to be repeated
+		random:  rand.New(rand.NewPCG(o.Seed, o.Seed)),
 		changed: make(chan struct{}), open: map[*pgPair]struct{}{}, counts: map[string]int{},
 	}
 	p.ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -45,7 +45,8 @@ func readUntyped(r *bufio.Reader) ([]byte, error) {
 	if n < len(head) || n > most {
 		return nil, errFrame
 	}
-	raw := append(head, make([]byte, n-len(head))...)
+	raw := make([]byte, n)
+	copy(raw, head)
 	_, err := io.ReadFull(r, raw[len(head):])
 	return raw, err
 }

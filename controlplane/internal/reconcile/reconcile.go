@@ -154,7 +154,8 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.onlyList.Store(r.raiseFence(ctx))
+	r.onlyList.Store(true) // another replica may have been the one that found the database restored
+	r.raiseFence(ctx)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the same
 	}

@@ -35,33 +35,33 @@ type Ledger interface {
 
 // raiseFence makes sure that no fence is drawn twice. A database that was restored is behind the cluster: then its
 // sequence is moved past the largest fence found there. It tries until it succeeds or ctx is done.
-func (r *Reconciler) raiseFence(ctx context.Context) (restored bool) {
+func (r *Reconciler) raiseFence(ctx context.Context) {
 	for wait := time.Second; ; wait = min(2*wait, defaultResync) {
-		behind, err := r.compareFences(ctx)
-		if restored = restored || behind; err == nil {
-			return restored
+		err := r.compareFences(ctx)
+		if err == nil {
+			return
 		}
 		r.complain(ctx, "compare the fences of database and cluster", err)
 		select {
 		case <-time.After(loop.Jitter(wait, 0.2)):
 		case <-ctx.Done():
-			return restored
+			return
 		}
 	}
 }
 
-func (r *Reconciler) compareFences(ctx context.Context) (behind bool, err error) {
+func (r *Reconciler) compareFences(ctx context.Context) error {
 	inCluster, err := r.cfg.ClusterFence(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	inDatabase, err := r.cfg.Ledger.RaiseFence(ctx, inCluster)
 	if err != nil || inCluster <= inDatabase {
-		return false, err
+		return err
 	}
 	r.cfg.Log.WarnContext(ctx, "the cluster knew later fences than the database, which must have been restored: moved past them",
 		"database", inDatabase, "cluster", inCluster)
-	return true, nil
+	return nil
 }
 
 // doubt compares the fences again whenever the database was restarted, failed over or restored under us; nothing is
@@ -78,8 +78,8 @@ func (r *Reconciler) doubt(ctx context.Context) error {
 	}
 }
 
-// sweep removes what the cluster still has of Attempts that do not exist, and closes again what was closed. After a
-// restore the first pass only lists. It gives false where the database could not tell.
+// sweep removes what the cluster still has of Attempts that do not exist, and closes again what was closed. The first
+// pass only lists the former: the database may have been restored. It gives false where the database could not tell.
 func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 	var old []task.Trace
 	var ids []int64
@@ -98,15 +98,16 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 	}
 	for _, trace := range old {
 		standing, exists := known[trace.Attempt]
+		exists = exists && standing.Fence == trace.Fence
 		switch {
-		case exists && standing.Fence == trace.Fence && !standing.Closed:
+		case exists && !standing.Closed:
 			continue
-		case onlyList:
+		case onlyList && !exists:
 			r.cfg.Log.WarnContext(ctx, "an orphan, left alone for now", "namespace", trace.Namespace, "name", trace.Name, "attempt", trace.Attempt)
 			continue
 		}
-		r.cfg.Log.InfoContext(ctx, "remove an orphan", "namespace", trace.Namespace, "name", trace.Name, "attempt", trace.Attempt, "closed", standing.Closed)
-		if err := r.tidy(ctx, trace, exists && standing.Fence == trace.Fence); err != nil {
+		r.cfg.Log.InfoContext(ctx, "remove an orphan", "namespace", trace.Namespace, "name", trace.Name, "attempt", trace.Attempt, "closed", exists)
+		if err := r.tidy(ctx, trace, exists); err != nil {
 			r.complain(ctx, fmt.Sprintf("remove the orphan %s/%s", trace.Namespace, trace.Name), err)
 		}
 	}

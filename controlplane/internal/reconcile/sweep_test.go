@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,6 +83,13 @@ func TestOrphansAreRemovedAndTheClosedAreClosedAgain(t *testing.T) {
 		}
 	}
 	reconciling(t, prepare, func(t *testing.T, w *world, _ *Reconciler) {
+		w.see(func() {
+			if len(w.removed) != 0 || w.closes[2] != 1 {
+				t.Errorf("the first pass removed %+v and closed %v", w.removed, w.closes)
+			}
+			w.traces = slices.DeleteFunc(w.traces, func(t task.Trace) bool { return t.Attempt == 2 })
+		})
+		time.Sleep(70 * time.Second)
 		w.see(func() {
 			if len(w.removed) != 2 || w.removed[0].Attempt != 3 || w.removed[1].Fence != 99 {
 				t.Errorf("removed %+v", w.removed)

@@ -50,11 +50,11 @@ func (c *boundedConn) SetDeadline(t time.Time) error {
 }
 
 func (c *boundedConn) Read(b []byte) (int, error) {
-	return c.bounded(c.Conn.SetReadDeadline, c.Conn.Read, b)
+	return c.bounded(c.SetReadDeadline, c.Conn.Read, b)
 }
 
 func (c *boundedConn) Write(b []byte) (int, error) {
-	return c.bounded(c.Conn.SetWriteDeadline, c.Conn.Write, b)
+	return c.bounded(c.SetWriteDeadline, c.Conn.Write, b)
 }
 
 func (c *boundedConn) bounded(set func(time.Time) error, do func([]byte) (int, error), b []byte) (int, error) {

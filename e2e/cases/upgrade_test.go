@@ -2,6 +2,7 @@ package cases
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"slipway.dev/slipway/e2e/cluster/local"
@@ -50,6 +51,8 @@ func TestOldAndNewControlPlanesAndRunnersWorkSideBySideOnOneDatabase(t *testing.
 			seen[pairing[user.Attempts(t, id)[0].Replica]]++
 		}
 	}
+	r.Replicas[len(r.Replicas)-1].Stop(t) // that runner wraps nothing; the two are rolled together
+	ranByNewOnes(t, r, user, pairing)
 	for _, what := range pairing {
 		fmt.Fprintf(rig.Progress, "%s: %d tasks\n", what, seen[what])
 		if seen[what] == 0 {
@@ -64,4 +67,32 @@ func TestOldAndNewControlPlanesAndRunnersWorkSideBySideOnOneDatabase(t *testing.
 		}
 	}
 	verdicts(t, user, map[string]wanted{user.Submit(t, shell(ns, "true", nil)).ID: succeeded})
+}
+
+// ranByNewOnes submits what the old version does not know while both run: it would launch the image without its wrapping.
+// What the old version takes in meanwhile it runs as before.
+func ranByNewOnes(t *testing.T, r *rig.Rig, user *rig.User, pairing map[string]string) {
+	t.Helper()
+	var newOnes []*rig.User
+	for _, replica := range r.Replicas {
+		if strings.HasPrefix(pairing[replica.Name], "new") && replica.Running() {
+			newOnes = append(newOnes, user.Via(replica.Address))
+		}
+	}
+	want := map[string]wanted{}
+	for n := range 8 {
+		wrapped := container(t, r, map[string]any{"command": []string{"/bin/busybox", "sh", "-c", `test -s "$SLIPWAY_PARAMS" && echo '"wrapped"' > $SLIPWAY_RESULT`}})
+		want[newOnes[n%len(newOnes)].Submit(t, wrapped).ID] = succeeded
+	}
+	verdicts(t, user, want)
+	for id := range want {
+		for _, a := range user.Attempts(t, id) {
+			if by := pairing[a.Replica]; !strings.HasPrefix(by, "new") {
+				t.Errorf("an attempt of a kind that the old version does not know was claimed by: %s", by)
+			}
+		}
+		if got := string(user.Await(t, id).Result); got != `"wrapped"` {
+			t.Errorf("the task was not wrapped: its result is %s", got)
+		}
+	}
 }

@@ -8,10 +8,13 @@ UPDATE slipway.attempts SET state = CASE WHEN state = 'leased' THEN 'launched' E
 WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL) IS TRUE;
 
 -- name: waiting
--- Once it has started it waits for nothing but its own end.
-UPDATE slipway.attempts SET wait = @wait, wait_note = @note, wait_until = slipway.stamp() + @again * interval '1 second'
-WHERE id = @attempt AND fence = @fence
-    AND (finished_at IS NULL AND (state IN ('leased', 'launched') OR CAST(@wait AS text) = 'stopping')) IS TRUE;
+-- Once it has started it waits for nothing but its own end. wait_until is for replicas before version 3, and only where
+-- they may launch it.
+UPDATE slipway.attempts a SET wait = @wait, wait_note = @note, again_at = c.again,
+    wait_until = CASE WHEN a.min_binary = 0 THEN c.again ELSE a.wait_until END
+FROM (SELECT slipway.stamp() + @again * interval '1 second' AS again) c
+WHERE a.id = @attempt AND a.fence = @fence
+    AND (a.finished_at IS NULL AND (a.state IN ('leased', 'launched') OR CAST(@wait AS text) = 'stopping')) IS TRUE;
 
 -- name: start
 -- The first pod wins, also before the launch was recorded; an Attempt that was asked to stop starts nothing.
@@ -98,7 +101,8 @@ WHERE t.id = CAST(@id AS uuid) ORDER BY a.number DESC LIMIT @limit;
 -- Live Attempts are few: caps bound them.
 SELECT id FROM slipway.attempts
 WHERE state = 'leased' AND finished_at IS NULL AND claimed_at < slipway.now() - @age * interval '1 second'
-    AND (wait_until IS NULL OR wait_until <= slipway.now())
+    AND min_binary <= slipway.session_version()
+    AND coalesce(CASE WHEN min_binary = 0 THEN wait_until ELSE again_at END, '-infinity') <= slipway.now()
 ORDER BY claimed_at LIMIT @limit;
 
 -- name: known

@@ -77,6 +77,7 @@ heads AS MATERIALIZED (
         WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq ORDER BY t.seq LIMIT 1) h
     LEFT JOIN slipway.kind_switches k ON k.kind = h.kind, clock
     WHERE h.queue = @queue AND h.namespace = p.namespace AND h.kind = p.kind AND NOT h.held AND h.run_at <= clock.at
+        AND h.min_binary <= slipway.session_version()
         AND coalesce(k.executor, h.executor) <> 'off'),
 fenced AS MATERIALIZED (SELECT heads.*, nextval('slipway.fences') AS fence FROM heads ORDER BY heads.seq),
 running AS (
@@ -84,8 +85,9 @@ running AS (
         attempts = t.attempts + CASE WHEN t.children = 0 THEN 1 ELSE 0 END
     FROM fenced f, clock WHERE t.key = f.key AND (t.state = 'queued') IS TRUE),
 made AS (
-    INSERT INTO slipway.attempts (task, number, fence, lane, queue, namespace, kind, executor, replica, state, claimed_at)
-    SELECT f.key, f.attempts + 1, f.fence, f.lane, f.queue, f.namespace, f.kind, f.run_by, @replica, 'leased', clock.at
+    INSERT INTO slipway.attempts (task, number, fence, lane, queue, namespace, kind, executor, replica, state, claimed_at, min_binary, wait_until)
+    SELECT f.key, f.attempts + 1, f.fence, f.lane, f.queue, f.namespace, f.kind, f.run_by, @replica, 'leased', clock.at, f.min_binary,
+        CASE WHEN f.min_binary > 0 THEN timestamptz '9999-12-31' END
     FROM fenced f, clock WHERE f.children = 0
     RETURNING id, task, number, fence, executor, claimed_at),
 held AS (

@@ -75,7 +75,7 @@ WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 changed AS (
     UPDATE slipway.tasks t SET
         params = x.params, spec = x.spec, name = x.name, class = LEAST(t.class, x.class), run_at = clock.at,
-        spent_retry = 0, spent_lost = 0,
+        spent_retry = 0, spent_lost = 0, min_binary = GREATEST(t.min_binary, slipway.session_version()),
         rank = LEAST(t.eligible_at, clock.at) + LEAST(t.class, x.class) * interval '120 seconds',
         eligible_at = LEAST(t.eligible_at, clock.at)
     FROM jsonb_to_recordset(CAST(@items AS jsonb)) AS x (task bigint, params jsonb, spec jsonb, name text, class smallint), clock

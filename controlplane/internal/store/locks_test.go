@@ -86,6 +86,7 @@ func TestAClaimCountsWhatWasCommittedWhileItWaited(t *testing.T) {
 	d.queue(func(q *store.Queue) { q.Cap = 1 })
 	d.many(2, "ns")
 	other := d.session()
+	other.do("SELECT set_config('slipway.binary', '1000', false)") // a replica of today
 	other.do(lockQueue)
 	other.do(`INSERT INTO slipway.attempts (task, number, fence, lane, queue, namespace, kind, executor, replica, state, claimed_at)
 		SELECT key, 1, nextval('slipway.fences'), lane, queue, namespace, kind, 'job', 'b', 'leased', slipway.stamp() FROM slipway.tasks ORDER BY key LIMIT 1`)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+
+	"slipway.dev/slipway/migrations"
 )
 
 // Config says how to reach the database.
@@ -123,6 +126,7 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "slipway/" + c.Replica
 	params["search_path"] = "slipway"
+	params["slipway.binary"] = strconv.Itoa(migrations.Latest) // who is older runs nothing of ours
 	params["statement_timeout"] = milliseconds(c.StatementTimeout)
 	params["lock_timeout"] = milliseconds(c.LockTimeout)
 	// Every statement here is meant for an index; a plan made while a table was small must not stay.

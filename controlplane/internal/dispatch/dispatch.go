@@ -26,6 +26,8 @@ import (
 type Claim struct {
 	Task    task.Task
 	Attempt task.Attempt
+
+	again bool // an earlier launch of it did not come to its end, or to its record
 }
 
 // Batch is what one claim brought.
@@ -53,6 +55,8 @@ type Records interface {
 // Cluster creates Jobs. Refusals are *task.Refusal; another's Job of that name is task.ErrTaken.
 type Cluster interface {
 	Launch(ctx context.Context, t task.Task, a task.Attempt) (jobName, jobUID string, err error)
+	// Left finds the Job that an earlier launch of a has created, by the pods that it has left; no name, if none.
+	Left(ctx context.Context, a task.Attempt) (jobName, jobUID string, err error)
 	DryRun(ctx context.Context, t task.Task, a task.Attempt) error
 }
 
@@ -259,6 +263,7 @@ func (d *Dispatcher) relaunch(ctx context.Context) {
 		if d.reserve(ctx, 1) == 0 {
 			return
 		}
+		c.again = true
 		d.start(ctx, c)
 	}
 }

@@ -284,6 +284,18 @@ func TestOverdueClaimsAreLaunchedByAnyReplica(t *testing.T) {
 	})
 }
 
+func TestAJobThatWasDeletedBeforeItsRecordIsNotCreatedTwice(t *testing.T) {
+	change := func(w *world) { w.left, w.overdue = "job-of-the-first-launch", []Claim{claimOf(1, "shop")} }
+	dispatching(t, with(0, change), func(t *testing.T, w *world) {
+		if n := get(w, func() int { return w.launches[1] }); n != 0 {
+			t.Errorf("created %d times more, although a pod of the first Job is there", n)
+		}
+		if name := get(w, func() string { return w.recorded[1] }); name != "job-of-the-first-launch" {
+			t.Errorf("recorded as %q", name)
+		}
+	})
+}
+
 func TestALaunchUnderWayIsNotOverdue(t *testing.T) {
 	change := func(w *world) { w.takes, w.overdue = 10*time.Second, []Claim{claimOf(1, "shop")} }
 	dispatching(t, with(1, change), func(t *testing.T, w *world) {

@@ -30,6 +30,7 @@ type world struct {
 	dryErr    func(c task.Attempt) error
 	recordErr func() error
 	takes     time.Duration // how long a launch takes
+	left      string        // the Job whose pod is there
 
 	launches map[int64]int
 	dryRuns  int
@@ -149,6 +150,12 @@ func (w *world) Launch(ctx context.Context, _ task.Task, a task.Attempt) (name, 
 		}
 	}
 	return fmt.Sprint("job-", a.ID), "uid", nil
+}
+
+func (w *world) Left(context.Context, task.Attempt) (name, uid string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.left, "uid", nil
 }
 
 func (w *world) DryRun(_ context.Context, _ task.Task, a task.Attempt) error {

@@ -55,8 +55,14 @@ func (d *Dispatcher) launch(ctx context.Context, c Claim) {
 }
 
 // create asks by dry run where that is due, and then for good. A quota that counts Jobs is met by letting go of Jobs that
-// only stand for people to look at.
+// only stand for people to look at. Where an earlier launch has left a pod, its Job was created, whoever has deleted it
+// since: it is not created twice.
 func (d *Dispatcher) create(ctx context.Context, c Claim) (name, uid string, err error) {
+	if c.again {
+		if name, uid, err = d.cfg.Cluster.Left(ctx, c.Attempt); name != "" || err != nil {
+			return name, uid, err
+		}
+	}
 	err = d.checks.pass(ctx, c, func(ctx context.Context) error { return d.cfg.Cluster.DryRun(ctx, c.Task, c.Attempt) })
 	if err != nil {
 		return "", "", err

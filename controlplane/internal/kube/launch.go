@@ -61,6 +61,24 @@ func (c *Client) adopt(ctx context.Context, want *batchv1.Job) (name, uid string
 	return is.Name, string(is.UID), nil
 }
 
+// Left finds the Job of a by a pod of it; no name where a has no pod. The Job itself may be gone: somebody has deleted it.
+func (c *Client) Left(ctx context.Context, a task.Attempt) (name, uid string, err error) {
+	if !c.namespaced(a.Namespace) {
+		return "", "", nil
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	pods, err := c.api.CoreV1().Pods(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.of(a.ID, a.Fence)})
+	if err != nil {
+		return "", "", &task.Refusal{Cause: task.RefusedUnavailable, Message: fmt.Sprintf("list pods of attempt %d: %v", a.ID, err)}
+	}
+	if len(pods.Items) == 0 {
+		return "", "", nil
+	}
+	labels := pods.Items[0].Labels
+	return labels[batchv1.JobNameLabel], labels[batchv1.ControllerUidLabel], nil
+}
+
 // Takes asks whether the API server would take the pod of a Task that is not stored: a *task.Refusal if not.
 func (c *Client) Takes(ctx context.Context, t task.Task) error {
 	if !c.namespaced(t.Namespace) {

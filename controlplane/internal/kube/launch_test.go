@@ -71,6 +71,26 @@ func TestAJobThatIsBeingDeletedIsNotAdopted(t *testing.T) {
 	}
 }
 
+func TestALaunchIsKnownByThePodItLeft(t *testing.T) {
+	r := newRig(t)
+	_, other := r.attempt()
+	if name, _, err := r.client.Left(t.Context(), other); name != "" || err != nil {
+		t.Errorf("never launched: got %q, %v", name, err)
+	}
+	_, a, pod := r.launch()
+	r.bind(pod)
+	job := r.job(a)
+	if err := server.api.BatchV1().Jobs(r.namespace).Delete(t.Context(), a.JobName, metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	name, uid, err := r.client.Left(t.Context(), a)
+	if name != job.Name || uid != string(job.UID) || err != nil {
+		t.Errorf("got %s %s %v, want %s %s", name, uid, err, job.Name, job.UID)
+	}
+}
+
 func (r *rig) quota(hard corev1.ResourceList) {
 	r.t.Helper()
 	have(server.api.CoreV1().ResourceQuotas(r.namespace).Create(r.t.Context(), &corev1.ResourceQuota{

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,30 +93,34 @@ func createdOnce(t *testing.T, r *rig.Rig) {
 func refused(t *testing.T, r *rig.Rig, why ...string) {
 	t.Helper()
 	user := r.User(t, r.Namespace())
+	var group sync.WaitGroup
 	for _, replica := range r.Replicas {
-		if !replica.Running() {
-			continue
+		if replica.Running() {
+			group.Go(func() { refusedBy(t, replica, user.Via(replica.Address), why) })
 		}
-		rig.Eventually(t, replica.Name+" to say that it is not ready", func(ctx context.Context) (bool, error) {
-			status, body, err := replica.Get(ctx, "/readyz")
-			if err != nil || status != http.StatusServiceUnavailable {
-				return false, fmt.Errorf("readyz: %d %s (%w)", status, body, err)
-			}
-			for _, words := range why {
-				if strings.Contains(body, words) {
-					return true, nil
-				}
-			}
+	}
+	group.Wait()
+}
+
+func refusedBy(t *testing.T, replica *rig.Replica, user *rig.User, why []string) {
+	t.Helper()
+	rig.Eventually(t, replica.Name+" to say that it is not ready", func(ctx context.Context) (bool, error) {
+		status, body, err := replica.Get(ctx, "/readyz")
+		if err != nil || status != http.StatusServiceUnavailable {
+			return false, fmt.Errorf("readyz: %d %s (%w)", status, body, err)
+		}
+		if !slices.ContainsFunc(why, func(words string) bool { return strings.Contains(body, words) }) {
 			return false, fmt.Errorf("readyz: %s, want one of %q", body, why)
-		})
-		began := time.Now()
-		a, err := user.Via(replica.Address).Do(t.Context(), http.MethodPost, "/v1/tasks", rig.Command(r.Namespace(), "x"))
-		if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: a submit was answered %d %s (%v), Retry-After %q", replica.Name, a.Status, a.Body, err, a.Header.Get("Retry-After"))
 		}
-		if took := time.Since(began); took > requestWithin {
-			t.Errorf("%s: a submit was answered after %v, want %v", replica.Name, took, requestWithin)
-		}
+		return true, nil
+	})
+	began := time.Now()
+	a, err := user.Do(t.Context(), http.MethodPost, "/v1/tasks", rig.Command(user.Rig().Namespace(), "x"))
+	if err != nil || a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%s: a submit was answered %d %s (%v), Retry-After %q", replica.Name, a.Status, a.Body, err, a.Header.Get("Retry-After"))
+	}
+	if took := time.Since(began); took > requestWithin {
+		t.Errorf("%s: a submit was answered after %v, want %v", replica.Name, took, requestWithin)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestACutAroundCommitLosesNothingAndDoublesNothing(t *testing.T) {
 		for _, fault := range []proxy.PostgresFault{
 			{Kind: proxy.PostgresCutBeforeCommit, Times: 1},
 			{Kind: proxy.PostgresCutAfterCommit, Times: 1},
-			{Kind: proxy.PostgresLateCommit, Times: 1, For: 300 * time.Millisecond},
+			{Kind: proxy.PostgresLateCommit, Times: 1, For: time.Second},
 		} {
 			t.Run(fmt.Sprintf("%s, %s", name, fault.Kind), func(t *testing.T) {
 				t.Parallel()

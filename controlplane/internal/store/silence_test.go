@@ -55,6 +55,29 @@ func TestASilentDatabaseIsFoundInTheStatedTime(t *testing.T) {
 	d.finish(c, success)
 }
 
+func TestAStoreEndsWhileItsDatabaseIsSilent(t *testing.T) {
+	d := newProxied(t, store.Config{StatementTimeout: 200 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	until(t, func() bool {
+		return value[int](d.database, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query LIKE '-- ping%'") > 0
+	})
+	d.proxy.Set(proxy.PostgresFault{Kind: proxy.PostgresSilent})
+	if err := d.Ready(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("ready: %v", err)
+	}
+	began := time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	d.Close()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it ended after %v", took)
+	}
+}
+
 // An ear that hears nothing for long asks whether the other side is there; one that is deaf is replaced.
 func TestADeafEarIsReplaced(t *testing.T) {
 	d := newProxied(t, store.Config{StatementTimeout: 200 * time.Millisecond})

@@ -50,7 +50,7 @@ func again(call func() error) error {
 // gets its answer at the first call.
 func TestACutAroundCommitLosesNothingAndDoublesNothing(t *testing.T) {
 	for name, op := range map[string]func(d proxied, cut func()){
-		"enqueue": cutEnqueue, "enqueue under a key": cutEnqueueWithKey, "claim": cutClaim,
+		"enqueue": cutEnqueue, "enqueue of mode latest": cutEnqueueLatest, "enqueue under a key": cutEnqueueWithKey, "claim": cutClaim,
 		"launch record": cutLaunched, "start": cutStart, "beat": cutBeat, "report": cutReport,
 		"stop": cutStop, "finish": cutFinish, "cancel of a queued task": cutCancelQueued, "cancel of a running task": cutCancelRunning,
 	} {
@@ -93,6 +93,15 @@ func cutEnqueue(d proxied, cut func()) {
 	}
 	d.want(1, "SELECT count(*) FROM slipway.tasks")
 	d.want(1, "SELECT count(*) FROM slipway.events")
+}
+
+func cutEnqueueLatest(d proxied, cut func()) {
+	cut()
+	latest := itemWith(func(i *store.Item) { i.Task.Mode = task.Latest }).of("volume:ns/a")
+	if made := d.enqueue(latest); made[0].Result != store.Created {
+		d.t.Fatalf("answered %s", made[0].Result)
+	}
+	d.want(1, "SELECT count(*) FROM slipway.tasks")
 }
 
 func cutEnqueueWithKey(d proxied, cut func()) {

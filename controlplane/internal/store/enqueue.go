@@ -179,7 +179,7 @@ func (w *submit) answer(ctx context.Context) ([]Enqueued, error) {
 		}
 		again, seen := w.repeated[e.top]
 		switch {
-		case seen && again.ID == e.id: // our own, from before a commit that nobody answered
+		case seen && again.ID == e.id, e.tail != nil && e.tailID == e.id: // our own, from before a commit that nobody answered
 			out[e.top] = Enqueued{Task: task.Task{ID: e.id}, Result: Created}
 		case seen:
 			out[e.top] = Enqueued{Task: task.Task{ID: again.ID}, Result: Repeated}

@@ -299,7 +299,7 @@ func TestTheRunnerProtocolOverARealStore(t *testing.T) {
 	for range 2 {
 		must[struct{}](w, w.send(begun.SessionKey, "POST", "/v1/runner/finish", finish), 204)
 	}
-	if _, err := w.store.Finish(t.Context(), a.ID, a.Fence, task.Verdict{Outcome: task.OutcomeCanceled, Reason: task.ReasonCanceled, Started: true}, store.Ending{}); err != nil {
+	if _, err := w.store.Finish(t.Context(), a.ID, a.Fence, task.Verdict{Stop: task.StopCancel, Outcome: task.OutcomeCanceled, Reason: task.ReasonCanceled, Started: true}, store.Ending{}); err != nil {
 		t.Fatal(err)
 	}
 	got := must[api.Task](w, w.send("ada", "GET", "/v1/tasks/"+made.ID, ""), 200)

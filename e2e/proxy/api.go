@@ -118,10 +118,15 @@ func (p *API) Close() {
 
 // Add lets a fault happen from now on, until remove.
 func (p *API) Add(f APIFault) (remove func()) {
-	if f.Action == APISilentConnections {
+	switch f.Action {
+	case APISilentConnections:
 		return p.silence(f)
+	case APIDeadConnections:
+		p.faults.count(f.Action, p.gate.deaden())
+		return func() {}
+	default:
+		return p.faults.add(f)
 	}
-	return p.faults.add(f)
 }
 
 // Clear takes every fault away.
@@ -130,7 +135,7 @@ func (p *API) Clear() {
 	p.gate.speak()
 }
 
-// APISever resets every open connection at once.
+// Sever resets every open connection at once.
 func (p *API) Sever() { p.faults.count(APISever, p.gate.sever()) }
 
 // Counts tells how often each fault has happened: by action, and by status for a APIReply.

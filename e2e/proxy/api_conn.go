@@ -3,9 +3,13 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // hush holds the bytes of every connection back while it is quiet.
@@ -41,16 +45,26 @@ func (h *hush) speak() {
 
 // sever resets every connection and tells how many they were.
 func (h *hush) sever() int {
-	h.mu.Lock()
-	all := make([]*conn, 0, len(h.open))
-	for c := range h.open {
-		all = append(all, c)
-	}
-	h.mu.Unlock()
+	all := h.now()
 	for _, c := range all {
 		c.reset()
 	}
 	return len(all)
+}
+
+// deaden lets what is open now pass nothing any more, and tells how many they were.
+func (h *hush) deaden() int {
+	all := h.now()
+	for _, c := range all {
+		c.dead.Store(true)
+	}
+	return len(all)
+}
+
+func (h *hush) now() []*conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.open))
 }
 
 // hushed accepts connections below the hush.
@@ -76,6 +90,7 @@ func (l hushed) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	gate   *hush
+	dead   atomic.Bool
 	once   sync.Once
 	closed chan struct{}
 }
@@ -83,6 +98,10 @@ type conn struct {
 // pass waits while the hush is quiet, but not longer than c is open.
 func (c *conn) pass() error {
 	for {
+		if c.dead.Load() {
+			<-c.closed
+			return net.ErrClosed
+		}
 		c.gate.mu.Lock()
 		quiet := c.gate.quiet
 		c.gate.mu.Unlock()
@@ -112,6 +131,14 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return c.Conn.Write(b)
+}
+
+// SetWriteDeadline is called when TLS says goodbye; a dead connection says nothing, and is closed.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.dead.Load() {
+		return c.Close()
+	}
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // Close implements net.Conn.

@@ -87,7 +87,7 @@ var frames = shape{
 			return event{}, errors.New("read an event: it has no type")
 		}
 		read := event{raw: raw, kind: string(kind)}
-		at, ok := raw[4:], true
+		at := raw[4:]
 		for _, number := range []int{2, 1} {
 			if at, ok = field(at, number); !ok {
 				return read, nil

@@ -18,6 +18,7 @@ type APIAction string
 // The actions. Those that name events are for watches that are open, too.
 const (
 	APISilentConnections APIAction = "api_silent_connections" // nothing passes in either direction and nothing is closed; Match does not apply
+	APIDeadConnections   APIAction = "api_dead_connections"   // those that are open pass nothing any more, for ever; new ones do. Match does not apply
 	APISilentRequests    APIAction = "api_silent_requests"    // not answered, not closed, also watches that are open; connections answer pings
 	APIDelay             APIAction = "api_delay"              // forwarded after For
 	APICutBefore         APIAction = "api_cut_before"         // reset without being forwarded

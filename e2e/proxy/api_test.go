@@ -199,6 +199,26 @@ func TestSilenceAnswersNothingClosesNothingAndEnds(t *testing.T) {
 	}
 }
 
+func TestADeadConnectionIsNeverHeardAgainAndANewOneIs(t *testing.T) {
+	api, _, before := stand(t)
+	if _, _, err := ask(t.Context(), before, http.MethodGet, api.URL()+jobs); err != nil {
+		t.Fatal(err)
+	}
+	api.Add(APIFault{Action: APIDeadConnections})
+	api.Clear()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, _, err := ask(ctx, before, http.MethodGet, api.URL()+jobs); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the dead connection: %v", err)
+	}
+	if _, _, err := ask(t.Context(), clientOf(t, api), http.MethodGet, api.URL()+jobs); err != nil {
+		t.Errorf("a new connection: %v", err)
+	}
+	if api.Counts()["api_dead_connections"] != 1 {
+		t.Errorf("counts %v", api.Counts())
+	}
+}
+
 func TestANewCertificateIsServedToNewConnections(t *testing.T) {
 	api, _, before := stand(t)
 	if _, _, err := ask(t.Context(), before, http.MethodGet, api.URL()+jobs); err != nil {
@@ -233,8 +253,8 @@ func TestWhatIsLeftToChanceFollowsFromTheSeed(t *testing.T) {
 		}
 		return all
 	}
-	if drawn(1) != drawn(1) || drawn(1) == drawn(2) || !strings.Contains(drawn(1), "x") || !strings.Contains(drawn(1), ".") {
-		t.Errorf("seed 1 gives %s and %s, seed 2 %s", drawn(1), drawn(1), drawn(2))
+	if one, same, other := drawn(1), drawn(1), drawn(2); one != same || one == other || !strings.Contains(one, "x") || !strings.Contains(one, ".") {
+		t.Errorf("seed 1 gives %s and %s, seed 2 %s", one, same, other)
 	}
 }
 

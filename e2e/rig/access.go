@@ -76,9 +76,14 @@ func (p *Replica) access() access {
 	return accessIn(filepath.Join(p.rig.dir, p.Name))
 }
 
-// RevocableToken gives the replica a new token, and revoke makes the API server refuse it again. A token that was given
-// before is good until it is revoked itself.
-func (p *Replica) RevocableToken(t testing.TB) (revoke func()) {
+// RevocableToken is a token of the control planes' account that can be taken back.
+type RevocableToken struct {
+	rig           *Rig
+	holder, token string
+}
+
+// RevocableToken puts a new token in the place of the replica's. The one before is good until it is revoked itself.
+func (p *Replica) RevocableToken(t testing.TB) RevocableToken {
 	t.Helper()
 	secrets := p.rig.Kube.CoreV1().Secrets(accountNamespace)
 	holder, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "rig-token-"}}, metav1.CreateOptions{})
@@ -89,12 +94,21 @@ func (p *Replica) RevocableToken(t testing.TB) (revoke func()) {
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: holder.Name, UID: holder.UID},
 	})
 	replaceFile(t, p.access().token, []byte(token))
-	return func() {
-		t.Helper()
-		if err := secrets.Delete(t.Context(), holder.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatalf("revoke a token: %v", err)
-		}
+	return RevocableToken{rig: p.rig, holder: holder.Name, token: token}
+}
+
+// Revoke returns when the API server refuses the token.
+func (k RevocableToken) Revoke(t testing.TB) {
+	t.Helper()
+	if err := k.rig.Kube.CoreV1().Secrets(accountNamespace).Delete(t.Context(), k.holder, metav1.DeleteOptions{}); err != nil {
+		t.Fatalf("revoke a token: %v", err)
 	}
+	Eventually(t, "the token to be refused", func(ctx context.Context) (bool, error) {
+		review, err := k.rig.Kube.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: k.token},
+		}, metav1.CreateOptions{})
+		return err == nil && !review.Status.Authenticated, err
+	})
 }
 
 // TrustCluster replaces the replica's file of the API server's authority by that which the proxy's certificate has now.

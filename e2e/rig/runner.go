@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"context"
+	"maps"
 	"net/http"
 	"strconv"
 	"testing"
@@ -35,11 +37,18 @@ func (r *Rig) StartRunner(t testing.TB, pod *corev1.Pod) *PlayedRunner {
 // Finish reports the end of the handler; body is laid over what identifies the Attempt.
 func (p *PlayedRunner) Finish(t testing.TB, body map[string]any, want ...int) Answer {
 	t.Helper()
+	return p.call.Must(t, http.MethodPost, "/v1/runner/finish", p.report(body), want...)
+}
+
+// TryFinish reports in the same way, and leaves to the caller what is answered.
+func (p *PlayedRunner) TryFinish(ctx context.Context, body map[string]any) (Answer, error) {
+	return p.call.Do(ctx, http.MethodPost, "/v1/runner/finish", p.report(body))
+}
+
+func (p *PlayedRunner) report(body map[string]any) map[string]any {
 	full := map[string]any{"attempt": p.Attempt, "fence": p.Fence, "pod_uid": string(p.Pod.UID)}
-	for k, v := range body {
-		full[k] = v
-	}
-	return p.call.Must(t, http.MethodPost, "/v1/runner/finish", full, want...)
+	maps.Copy(full, body)
+	return full
 }
 
 // Beat sends one heartbeat.

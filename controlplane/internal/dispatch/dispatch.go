@@ -105,6 +105,7 @@ type Dispatcher struct {
 	slots   chan struct{} // one for each launch that may be under way
 	gate    *gate
 	checks  *checks
+	away    loop.Sparing
 	mu      sync.Mutex
 	busy    map[int64]bool      // launches under way here
 	others  map[int64]time.Time // overdue Attempts of other replicas, since when they are known here
@@ -124,7 +125,7 @@ func New(cfg Config) *Dispatcher {
 		cfg.Follow = func(int64) {}
 	}
 	d := &Dispatcher{
-		cfg: cfg, slots: make(chan struct{}, cfg.Concurrent), gate: newGate(), checks: newChecks(),
+		cfg: cfg, slots: make(chan struct{}, cfg.Concurrent), gate: newGate(cfg.Log), checks: newChecks(),
 		busy: map[int64]bool{}, others: map[int64]time.Time{}, refused: map[int64]int{},
 	}
 	d.queues = loop.NewKeyed(claimWorkers, d.claim)
@@ -295,8 +296,16 @@ func (d *Dispatcher) due(overdue []Claim, now time.Time) []Claim {
 	return due
 }
 
+// complain logs trouble. What the whole cluster or the database has is told once a minute, not for each who meets it.
 func (d *Dispatcher) complain(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
+	if ctx.Err() != nil {
+		return
+	}
+	if !errors.Is(err, task.ErrUnavailable) {
 		d.cfg.Log.WarnContext(ctx, what, "error", err)
+		return
+	}
+	if held, pass := d.away.Pass(time.Now()); pass {
+		d.cfg.Log.WarnContext(ctx, what, "error", err, "like_it", held)
 	}
 }

@@ -236,6 +236,9 @@ func TestAClusterThatDoesNotAnswerPausesEverythingUntilAProbePasses(t *testing.T
 		if left != 0 {
 			t.Errorf("%d are still queued after the cluster came back", left)
 		}
+		if begun, ended := w.logged("launches are paused"), w.logged("launches go on"); begun != 1 || ended != 1 {
+			t.Errorf("the pause was told %d times and its end %d times", begun, ended)
+		}
 	})
 }
 

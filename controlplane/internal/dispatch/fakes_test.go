@@ -3,8 +3,8 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,6 +41,21 @@ type world struct {
 	finished map[int64]task.Verdict
 	followed map[int64]int
 	closed   map[string]int // Jobs that only stand there, by namespace
+	log      strings.Builder
+}
+
+// Write takes the log.
+func (w *world) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(line)
+}
+
+// logged counts the lines that hold text.
+func (w *world) logged(text string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Count(w.log.String(), text)
 }
 
 type wait struct {
@@ -203,7 +218,7 @@ func dispatching(t *testing.T, w func() *world, f func(t *testing.T, w *world)) 
 		w := w()
 		d := New(Config{
 			Queues: w, Records: w, Cluster: w, Shelf: w, Replica: "us", Wakes: w.wakes, Follow: w.follow, Concurrent: 8,
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Log: slog.New(slog.NewTextHandler(w, nil)),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ const enough = 3
 // gate holds launches back where they are refused anyway: in one namespace, or everywhere while the cluster does not
 // answer. A closed gate lets one launch pass after each back-off; if it succeeds the gate is open again.
 type gate struct {
+	log        *slog.Logger
 	mu         sync.Mutex
 	everywhere lock
 	namespaces map[string]*lock
@@ -32,7 +34,7 @@ type reason struct {
 	note   string
 }
 
-func newGate() *gate { return &gate{namespaces: map[string]*lock{}} }
+func newGate(log *slog.Logger) *gate { return &gate{log: log, namespaces: map[string]*lock{}} }
 
 // room says how many launches a claim may bring; where it is none, how long that lasts.
 func (g *gate) room(now time.Time) (limit int, wait time.Duration) {
@@ -72,6 +74,11 @@ func (g *gate) leave(namespace string, r *task.Refusal, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ns := g.namespaces[namespace]
+	all, one := g.everywhere.closed(), ns.closed()
+	defer func() { // one line when launches begin to wait, and one when they go on
+		g.tell("everywhere", all, &g.everywhere)
+		g.tell("namespace "+namespace, one, g.namespaces[namespace])
+	}()
 	switch {
 	case r == nil:
 		g.everywhere.open()
@@ -87,6 +94,17 @@ func (g *gate) leave(namespace string, r *task.Refusal, now time.Time) {
 		ns.probed()
 	}
 }
+
+func (g *gate) tell(where string, before bool, l *lock) {
+	switch now := l.closed(); {
+	case now && !before:
+		g.log.Warn("launches are paused", "where", where, "reason", l.last.reason, "error", l.last.note)
+	case before && !now:
+		g.log.Info("launches go on", "where", where)
+	}
+}
+
+func (l *lock) closed() bool { return l != nil && l.failures >= enough }
 
 // may reports whether l lets a launch pass now; one that is being tried may take a moment.
 func (l *lock) may(now time.Time) (pass bool, wait time.Duration) {

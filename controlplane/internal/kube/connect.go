@@ -140,14 +140,19 @@ func patient(next http.RoundTripper) http.RoundTripper {
 			return answer, err
 		}
 		deadline, bounded := r.Context().Deadline()
-		n, err := strconv.Atoi(answer.Header.Get("Retry-After"))
-		after := time.Duration(n) * time.Second
-		if err != nil || !bounded || time.Until(deadline) > after {
+		after, asked := wish(answer)
+		if !asked || !bounded || time.Until(deadline) > after {
 			return answer, nil
 		}
 		_ = answer.Body.Close()
 		return nil, &busyError{status: answer.StatusCode, after: after}
 	})
+}
+
+// wish is how long the server wants not to be asked.
+func wish(answer *http.Response) (after time.Duration, asked bool) {
+	n, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	return time.Duration(n) * time.Second, err == nil
 }
 
 // roundTrip makes a RoundTripper of a function.

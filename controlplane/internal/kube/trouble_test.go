@@ -102,7 +102,9 @@ func TestEachAnswerOfTheServerMeansWhatItSays(t *testing.T) {
 		"429, soon":              {answers(429, metav1.StatusReasonTooManyRequests, 1, ""), task.RefusedUnavailable, time.Second, no, no, no},
 		"500":                    {answers(500, metav1.StatusReasonInternalError, 0, ""), task.RefusedUnavailable, 0, no, no, no},
 		"502 of somebody else": {
-			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>bad gateway", 502) },
+			func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "<html>bad gateway", http.StatusBadGateway)
+			},
 			task.RefusedUnavailable, 0, no, no, no,
 		},
 		"503":         {answers(503, metav1.StatusReasonServiceUnavailable, 7, ""), task.RefusedUnavailable, 7 * time.Second, no, no, no},
@@ -137,9 +139,13 @@ func TestEachAnswerOfTheServerMeansWhatItSays(t *testing.T) {
 	}
 }
 
-func writeObject(w http.ResponseWriter, object any) {
+func writeJob(w http.ResponseWriter, job *batchv1.Job) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(object)
+	raw, err := json.Marshal(job)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = w.Write(raw)
 }
 
 func wantMeaning(t *testing.T, call string, err error, want string) {
@@ -173,7 +179,7 @@ func TestAJobWhoseAnswerWasLostIsAdopted(t *testing.T) {
 	c := troubled(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodGet:
-			writeObject(w, made)
+			writeJob(w, made)
 		case creates.Add(1) == 1:
 			halfBody(w, r)
 		default:

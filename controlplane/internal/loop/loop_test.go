@@ -230,3 +230,18 @@ func TestNothingIsAddedAfterTheEnd(t *testing.T) {
 		t.Error("a key was queued after the end")
 	}
 }
+
+func TestOfManyLikeEventsOneAMinuteIsToldAndTheOthersAreCounted(t *testing.T) {
+	var s Sparing
+	now := time.Unix(1_700_000_000, 0)
+	told, held := 0, 0
+	for range 150 { // one a second
+		if n, pass := s.Pass(now); pass {
+			told, held = told+1, held+n
+		}
+		now = now.Add(time.Second)
+	}
+	if told != 3 || held != 118 {
+		t.Errorf("%d of 150 were told, with %d held back before them; want 3 and 118", told, held)
+	}
+}

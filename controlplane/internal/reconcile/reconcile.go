@@ -14,6 +14,7 @@ package reconcile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -106,6 +107,7 @@ type Reconciler struct {
 	cfg   Config
 	keys  *loop.Keyed[int64]
 	ready chan struct{}
+	away  loop.Sparing
 	// onlyList tells the next sweep to remove nothing.
 	onlyList atomic.Bool
 
@@ -267,8 +269,16 @@ func (r *Reconciler) resync(ctx context.Context) {
 	}
 }
 
+// complain logs trouble. What the whole cluster or the database has is told once a minute, not for each who meets it.
 func (r *Reconciler) complain(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
+	if ctx.Err() != nil {
+		return
+	}
+	if !errors.Is(err, task.ErrUnavailable) {
 		r.cfg.Log.WarnContext(ctx, what, "error", err)
+		return
+	}
+	if held, pass := r.away.Pass(time.Now()); pass {
+		r.cfg.Log.WarnContext(ctx, what, "error", err, "like_it", held)
 	}
 }

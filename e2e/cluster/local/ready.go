@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -140,6 +141,10 @@ func (c *Cluster) probeNode(ctx context.Context, since time.Time) error {
 
 // get asks as the administrator and decodes a JSON answer if wanted.
 func (c *Cluster) get(ctx context.Context, url string, into any) error {
+	return c.ask(ctx, http.MethodGet, url, "", into)
+}
+
+func (c *Cluster) ask(ctx context.Context, method, url, question string, into any) error {
 	ca, err := os.ReadFile(c.pki("ca.crt"))
 	if err != nil {
 		return err
@@ -154,7 +159,7 @@ func (c *Cluster) get(ctx context.Context, url string, into any) error {
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(question))
 	if err != nil {
 		return err
 	}
@@ -168,7 +173,7 @@ func (c *Cluster) get(ctx context.Context, url string, into any) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s: %.200s", url, response.Status, body)
+		return fmt.Errorf("%s %s: %s: %.200s", method, url, response.Status, body)
 	}
 	if into == nil {
 		return nil

@@ -1,0 +1,31 @@
+package loop
+
+import (
+	"sync"
+	"time"
+)
+
+// Sparing lets the first of many like events through, and then one a while. Its zero value lets one through a minute.
+type Sparing struct {
+	Every time.Duration // default 1 min
+
+	mu   sync.Mutex
+	last time.Time
+	held int
+}
+
+// Pass reports whether an event is let through, and how many were held back since the one before it.
+func (s *Sparing) Pass(now time.Time) (held int, pass bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := s.Every
+	if every <= 0 {
+		every = time.Minute
+	}
+	if !s.last.IsZero() && now.Sub(s.last) < every {
+		s.held++
+		return 0, false
+	}
+	held, s.held, s.last = s.held, 0, now
+	return held, true
+}

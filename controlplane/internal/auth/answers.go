@@ -62,6 +62,20 @@ func (as *answers[K, V]) get(ctx context.Context, key K, ask func(context.Contex
 	return before.value, true, nil
 }
 
+// fresh returns an answer that is no older than keep, for as long as asking takes.
+func (as *answers[K, V]) fresh(ctx context.Context, key K, ask func(context.Context) (V, error)) (value V, err error) {
+	a, _, mine := as.find(key)
+	if mine {
+		go as.fill(context.WithoutCancel(ctx), key, a, ask)
+	}
+	select {
+	case <-a.ready:
+		return a.value, a.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
 // find returns the answer for key and the one before it; mine tells the caller to fill it.
 func (as *answers[K, V]) find(key K) (a, before *answer[V], mine bool) {
 	as.mu.Lock()

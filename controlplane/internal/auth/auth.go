@@ -30,8 +30,10 @@ type Identity struct {
 	Extra     map[string][]string
 	// The pod that the token is bound to, where it is.
 	Namespace, PodName, PodUID, Node string
-	// Old tells that nobody could be asked now: it is what was answered before, and good for reading.
-	Old bool
+
+	// renew waits for who it is now, where nobody could be asked at once: it is what was answered before then, and good
+	// for reading.
+	renew func(context.Context) (Identity, error)
 }
 
 // Access is one thing that somebody wants to do.
@@ -132,7 +134,8 @@ func (g *Gate) User(ctx context.Context, token string) (Identity, error) {
 	if token == "" || len(token) > maxTokenLen || slices.Contains(audiencesOf(token), RunnerAudience) {
 		return Identity{}, ErrNoIdentity
 	}
-	id, old, err := g.users.get(ctx, sha256.Sum256([]byte(token)), func(ctx context.Context) (Identity, error) {
+	key := sha256.Sum256([]byte(token))
+	review := func(ctx context.Context) (Identity, error) {
 		for _, audience := range g.audiences {
 			id, ok, err := g.reviewer.ReviewToken(ctx, token, audience)
 			if err != nil {
@@ -143,11 +146,14 @@ func (g *Gate) User(ctx context.Context, token string) (Identity, error) {
 			}
 		}
 		return Identity{}, nil // nobody; kept like any answer
-	})
+	}
+	id, old, err := g.users.get(ctx, key, review)
 	if err == nil && (id.User == "" || old && expired(token, time.Now())) {
 		return Identity{}, ErrNoIdentity
 	}
-	id.Old = old
+	if old {
+		id.renew = func(ctx context.Context) (Identity, error) { return g.users.fresh(ctx, key, review) }
+	}
 	return id, err
 }
 
@@ -166,21 +172,37 @@ func (g *Gate) Runner(ctx context.Context, token string) (Identity, error) {
 	return id, nil
 }
 
-// May returns nil where id may do a, and a ForbiddenError where not. What was answered long ago is good for reading only.
+// May returns nil where id may do a, and a ForbiddenError where not. What was answered long ago is good for reading only;
+// who wants to write waits for an answer of now, however slow the API server is.
 func (g *Gate) May(ctx context.Context, id Identity, a Access) error {
+	reading := a.Verb == "get" || a.Verb == "list"
+	if !reading && id.renew != nil {
+		now, err := id.renew(ctx)
+		if err != nil {
+			return err
+		}
+		if id = now; id.User == "" {
+			return ErrNoIdentity
+		}
+	}
 	key := fmt.Sprintf("%q %q %q %q %q", id.User, id.UID, a.String(), id.Groups, id.Extra) // maps are printed in order
-	allowed, old, err := g.rights.get(ctx, key, func(ctx context.Context) (bool, error) {
+	review := func(ctx context.Context) (bool, error) {
 		ok, err := g.accessor.Allowed(ctx, id, a)
 		if err != nil {
 			return false, fmt.Errorf("review access: %w: %w", task.ErrUnavailable, err)
 		}
 		return ok, nil
-	})
+	}
+	var allowed bool
+	var err error
+	if reading {
+		allowed, _, err = g.rights.get(ctx, key, review)
+	} else {
+		allowed, err = g.rights.fresh(ctx, key, review)
+	}
 	switch {
 	case err != nil:
 		return err
-	case (old || id.Old) && a.Verb != "get" && a.Verb != "list":
-		return fmt.Errorf("review access: %w: nobody can be asked now", task.ErrUnavailable)
 	case !allowed:
 		return &ForbiddenError{Access: a}
 	}

@@ -229,6 +229,33 @@ func TestDuringAnOutageAnOldAnswerIsGoodForReadingOnly(t *testing.T) {
 	})
 }
 
+// A busy API server takes longer than a reader waits: a write waits for its answer.
+func TestWhoWantsToWriteWaitsForASlowAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{tokens: map[string]Identity{"slipway ada": {User: "ada"}}, rights: map[string]bool{"ada: create tasks in namespace shop": true}}
+		g := New(Config{Reviewer: c, Accessor: c, Outage: time.Hour})
+		ask := func() error {
+			id, err := g.User(t.Context(), "ada")
+			if err != nil {
+				return err
+			}
+			return g.May(t.Context(), id, Access{Verb: "create", Resource: "tasks", Namespace: "shop"})
+		}
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * maxKeep)
+		c.wait = make(chan struct{})
+		go func() {
+			time.Sleep(3 * patience)
+			close(c.wait)
+		}()
+		if err := ask(); err != nil {
+			t.Errorf("a write: %v", err)
+		}
+	})
+}
+
 func TestRoomForAnswersIsBounded(t *testing.T) {
 	as := newAnswers[int, int](time.Minute, 0)
 	for i := range maxAnswers + 100 {

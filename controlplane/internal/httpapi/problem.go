@@ -200,6 +200,9 @@ func (s *server) fail(c *gin.Context, err error) {
 	if a.unknown {
 		s.log.ErrorContext(c.Request.Context(), "request failed", slog.Any("error", err),
 			slog.String("request", requestID(c)), slog.String("route", c.FullPath()))
+	} else if a.Status == http.StatusServiceUnavailable {
+		s.log.WarnContext(c.Request.Context(), "a part that a request needs cannot be reached", slog.Any("error", err),
+			slog.String("request", requestID(c)), slog.String("route", c.FullPath()))
 	}
 	if c.Writer.Written() {
 		c.Abort() // half an answer is out: the broken connection says the rest

@@ -1,9 +1,13 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"time"
 
 	"slipway.dev/slipway/pkg/api"
 )
@@ -63,4 +67,72 @@ func (c *Client) Unhold(ctx context.Context, id string) (api.Task, error) {
 		return api.Task{}, fmt.Errorf("let task %s run: %w", id, err)
 	}
 	return out, nil
+}
+
+// RetryMany shows which ended Tasks match, or submits them again. With a key, which may be empty, sending the same again
+// goes on with the same Tasks.
+func (c *Client) RetryMany(ctx context.Context, ask api.RetryTasks, key string) (api.ManyResult, error) {
+	var out api.ManyResult
+	params := &api.RetryTasksParams{IdempotencyKey: orNil(key)}
+	if _, err := c.read(ctx, key != "" || ask.DryRun, &out, func() (*http.Response, error) { return c.wire.RetryTasks(ctx, params, ask) }); err != nil {
+		return api.ManyResult{}, fmt.Errorf("retry tasks: %w", err)
+	}
+	return out, nil
+}
+
+// CancelMany shows which Tasks match, or asks them to stop. The key is as for RetryMany.
+func (c *Client) CancelMany(ctx context.Context, ask api.CancelTasks, key string) (api.ManyResult, error) {
+	var out api.ManyResult
+	params := &api.CancelTasksParams{IdempotencyKey: orNil(key)}
+	if _, err := c.read(ctx, key != "" || ask.DryRun, &out, func() (*http.Response, error) { return c.wire.CancelTasks(ctx, params, ask) }); err != nil {
+		return api.ManyResult{}, fmt.Errorf("cancel tasks: %w", err)
+	}
+	return out, nil
+}
+
+// Change is what to change of a queued Task; what is empty stays.
+type Change struct {
+	Class string
+	RunAt time.Time
+	Now   bool // run_at goes
+}
+
+// Change changes a queued Task.
+func (c *Client) Change(ctx context.Context, id string, change Change) (api.Task, error) {
+	fields := map[string]any{}
+	if change.Class != "" {
+		fields["class"] = change.Class
+	}
+	if !change.RunAt.IsZero() {
+		fields["run_at"] = change.RunAt
+	}
+	if change.Now {
+		fields["run_at"] = nil
+	}
+	var out api.Task
+	if err := c.patch(ctx, fields, &out, func(body io.Reader) (*http.Response, error) {
+		return c.wire.ChangeTaskWithBody(ctx, id, "application/json", body)
+	}); err != nil {
+		return api.Task{}, fmt.Errorf("change task %s: %w", id, err)
+	}
+	return out, nil
+}
+
+// patch sends fields, of which null sets one back: what the generated types cannot say.
+func (c *Client) patch(ctx context.Context, fields map[string]any, out any, send func(body io.Reader) (*http.Response, error)) error {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("write a change: %w", err)
+	}
+	_, err = c.read(ctx, true, out, func() (*http.Response, error) { return send(bytes.NewReader(raw)) })
+	return err
+}
+
+// Delete deletes an ended Task.
+func (c *Client) Delete(ctx context.Context, id string) error {
+	answer, err := c.send(ctx, false, func() (*http.Response, error) { return c.wire.DeleteTask(ctx, id) })
+	if err != nil {
+		return fmt.Errorf("delete task %s: %w", id, err)
+	}
+	return answer.Body.Close()
 }

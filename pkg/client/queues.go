@@ -91,3 +91,14 @@ func (c *Client) Limits(ctx context.Context, namespace string) (api.LimitList, e
 	}
 	return out, nil
 }
+
+// ChangeQueue changes the limits of a queue. Fields are those of api.ChangeQueue; null sets one back to its default.
+func (c *Client) ChangeQueue(ctx context.Context, queue string, fields map[string]any) (api.Queue, error) {
+	var out api.Queue
+	if err := c.patch(ctx, fields, &out, func(body io.Reader) (*http.Response, error) {
+		return c.wire.ChangeQueueWithBody(ctx, queue, "application/json", body)
+	}); err != nil {
+		return api.Queue{}, fmt.Errorf("change queue %s: %w", queue, err)
+	}
+	return out, nil
+}

@@ -74,7 +74,7 @@ func (c *cli) explain(ctx context.Context, id string) error {
 func (e explanation) write(w io.Writer) error {
 	t := e.Task
 	lines := []string{fmt.Sprintf("%s %s: %s", t.Kind, t.ID, joined(", ", string(t.State), different(string(t.Phase), string(t.State)), t.Reason))}
-	lines = append(lines, marked("", [][2]string{{"because", t.Message}, {"waits for", waiting(t)}, {"cancel asked by", t.CancelBy}, {"retry of", t.RetryOf}})...)
+	lines = append(lines, marked("", [][2]string{{"because", t.Message}, {"waits for", waiting(t)}, {"spent", spent(t)}, {"cancel asked by", t.CancelBy}, {"retry of", t.RetryOf}})...)
 	for _, a := range e.Attempts {
 		lines = append(lines, "", fmt.Sprintf("attempt %d: %s", a.Number, joined(", ", string(a.State), string(a.Outcome), a.Reason)))
 		lines = append(lines, marked("  ", attemptInputs(a))...)

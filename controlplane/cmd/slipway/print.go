@@ -89,6 +89,7 @@ func taskRows(t api.Task) [][2]string {
 		{"result", string(t.Result)},
 		{"progress", progress(t)},
 		{"attempts", strconv.Itoa(int(t.AttemptsMade))},
+		{"spent", spent(t)},
 		{"retry of", t.RetryOf},
 		{"objects", objects(t.Objects)},
 	}
@@ -109,6 +110,20 @@ func objects(all []api.NamedObject) string {
 		names[i] = strings.ToLower(o.Kind) + "/" + o.Name
 	}
 	return strings.Join(names, ", ")
+}
+
+// spent says what the Attempts cost of the two budgets, once they cost something.
+func spent(t api.Task) string {
+	of := func(n int32, budget *int32) string {
+		if budget == nil {
+			return whole(n)
+		}
+		return whole(n) + " of " + whole(*budget)
+	}
+	if t.Spent.Attempts+t.Spent.Lost == 0 {
+		return ""
+	}
+	return of(t.Spent.Attempts, t.Spec.Retry.Attempts) + " attempts, " + of(t.Spent.Lost, t.Spec.Retry.Lost) + " losses"
 }
 
 func different(text, from string) string {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -38,6 +40,7 @@ func (c *cli) queuesVerb() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(
+		c.limitVerb(),
 		c.queueVerb("pause NAME", "Let nothing of a queue begin; what runs goes on", (*client.Client).Pause),
 		c.queueVerb("resume NAME", "End pause and drain of a queue", (*client.Client).Resume),
 		c.queueVerb("drain NAME", "Pause a queue to shut down: it is done once nothing of it runs", (*client.Client).Drain),
@@ -63,6 +66,54 @@ func (c *cli) queueVerb(use, short string, change func(*client.Client, context.C
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why, for people; tasks that wait show it")
+	return cmd
+}
+
+// limitVerb changes the limits of a queue.
+func (c *cli) limitVerb() *cobra.Command {
+	limits := []struct{ flag, field, about string }{
+		{"cap", "cap", "most attempts at once"},
+		{"ns-cap", "ns_cap", "most attempts of one namespace at once"},
+		{"max-queued", "max_queued", "most tasks of one namespace that wait"},
+		{"rate", "rate", "most launches a second; default is no limit"},
+		{"burst", "burst", "launches at once after a pause, where there is a rate"},
+	}
+	said := make([]string, len(limits))
+	cmd := &cobra.Command{
+		Use:   "limit NAME",
+		Short: "Change the limits of a queue; the word default sets one back",
+		Args:  exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fields := map[string]any{}
+			for i, l := range limits {
+				number, err := strconv.ParseFloat(said[i], 64)
+				switch {
+				case !cmd.Flags().Changed(l.flag):
+				case said[i] == "default":
+					fields[l.field] = nil
+				case err != nil:
+					return usageError{fmt.Errorf("--%s %q is no number, and not the word default", l.flag, said[i])}
+				default:
+					fields[l.field] = number
+				}
+			}
+			if len(fields) == 0 {
+				return usageError{errors.New("say which limit to change")}
+			}
+			calls, err := c.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			q, err := calls.ChangeQueue(cmd.Context(), args[0], fields)
+			if err != nil {
+				return err
+			}
+			return c.print(q, func(w io.Writer) error { return queueTable(w, []api.Queue{q}) })
+		},
+	}
+	for i, l := range limits {
+		cmd.Flags().StringVar(&said[i], l.flag, "", l.about)
+	}
 	return cmd
 }
 

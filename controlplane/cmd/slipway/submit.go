@@ -199,15 +199,20 @@ func (w wish) lay(t *api.SubmitTask) error {
 	if w.idempotent {
 		t.Spec.Idempotent = &w.idempotent
 	}
-	for _, label := range w.labels {
+	return addLabels(&t.Labels, w.labels)
+}
+
+// addLabels reads labels that are written key=value.
+func addLabels(to *api.Labels, written []string) error {
+	for _, label := range written {
 		key, value, ok := strings.Cut(label, "=")
 		if !ok {
 			return fmt.Errorf("label %q is not key=value", label)
 		}
-		if t.Labels == nil {
-			t.Labels = api.Labels{}
+		if *to == nil {
+			*to = api.Labels{}
 		}
-		t.Labels[key] = value
+		(*to)[key] = value
 	}
 	return nil
 }

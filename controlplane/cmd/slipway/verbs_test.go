@@ -56,6 +56,7 @@ const triedTask = `{"id":"00000000-0000-0000-0000-000000000000","kind":"command.
 "warnings":[{"pointer":"","reason":"quota","message":"it would wait for room in a quota: exceeded quota: full"}]}`
 
 const failedTask = `{"id":"t-2","kind":"command.run","namespace":"shop","state":"failed","phase":"failed","outcome":"failed","reason":"exit_code",
+"spent":{"attempts":1,"lost":1},"spec":{"retry":{"attempts":1,"lost":20}},
 "message":"the command ended with 3","attempts_made":2,"retry_of":"t-1","created_at":"2026-11-30T10:00:00Z","created_by":"ada",
 "started_at":"2026-11-30T10:00:01Z","ended_at":"2026-11-30T10:00:09Z"}`
 
@@ -122,6 +123,7 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		"GET /v1/tasks/t-1": strings.ReplaceAll(queuedTask, `"queued"`, `"succeeded"`), "GET /v1/kinds": kinds, "POST /v1/queues/volume/pause": queue,
 		"POST /v1/queues/volume/resume": queue, "POST /v1/queues/volume/drain": queue, "PATCH /v1/kinds/volume.resize": `{"name":"volume.resize"}`,
 		"GET /v1/version": `{"version":"1.2.3"}`, "GET /v1/audit": `{"items":[]}`,
+		"PATCH /v1/tasks/t-1": queuedTask, "DELETE /v1/tasks/t-2": "", "PATCH /v1/queues/volume": queue,
 	}}
 	for _, tc := range []struct {
 		args string
@@ -133,6 +135,18 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		{"retry t-2 --key k", 0, "POST /v1/tasks/t-2/retry k"},
 		{"retry t-2 --wait", 0, "POST /v1/tasks/t-2/retry|GET /v1/tasks/t-1"},
 		{"retry t-9", 1, "POST /v1/tasks/t-9/retry"},
+		{"retry", 2, ""},
+		{"retry t-2 --state failed", 2, ""},
+		{"cancel --kind x --preview --yes", 1, ""},
+		{"edit t-1 --class high --run-at 2026-11-30T18:00:00Z", 0, `PATCH /v1/tasks/t-1 {"class":"high","run_at":"2026-11-30T18:00:00Z"}`},
+		{"edit t-1 --run-at now", 0, `PATCH /v1/tasks/t-1 {"run_at":null}`},
+		{"edit t-1 --run-at soon", 2, ""},
+		{"edit t-1", 2, ""},
+		{"delete t-2", 0, "DELETE /v1/tasks/t-2"},
+		{"delete t-9", 1, "DELETE /v1/tasks/t-9"},
+		{"queues limit volume --cap 5 --rate default", 0, `PATCH /v1/queues/volume {"cap":5,"rate":null}`},
+		{"queues limit volume --cap many", 2, ""},
+		{"queues limit volume", 2, ""},
 		{"hold t-1 --reason later", 0, `POST /v1/tasks/t-1/hold {"reason":"later"}`},
 		{"unhold t-1", 0, "POST /v1/tasks/t-1/unhold"},
 		{"explain t-9", 1, "GET /v1/tasks/t-9"},
@@ -221,5 +235,34 @@ func TestTheBarShowsProgressPhaseAndTimeInOneLine(t *testing.T) {
 	b.clear()
 	if out.String() != "\r\x1b[Kwaiting for lane, behind t-9 1m15s\r\x1b[K" {
 		t.Errorf("%q", out.String())
+	}
+}
+
+const manyShown = `{"count":2,"selection":"abc","sample":[{"id":"t-2","kind":"command.run","namespace":"shop","state":"failed","reason":"exit_code","attempts_made":2,"created_at":"2026-11-30T10:00:00Z"}],
+"items":[{"id":"t-3","result":"refused","reason":"/kind: is not known here"}]}`
+
+func TestManyAreShownFirstAndThenExactlyThoseAreTaken(t *testing.T) {
+	s := &script{answers: map[string]string{"POST /v1/tasks:retry": manyShown, "POST /v1/tasks:cancel": manyShown}}
+	line := strings.Fields("retry -n shop --reason exit_code --kind command.run -l team=a")
+	const asked = `POST /v1/tasks:retry {"dry_run":true,"filter":{"kind":"command.run","labels":{"team":"a"},"namespace":"shop","reason":"exit_code"}}`
+	code, out, errOut := play(t, s, line...)
+	if code != 0 || len(s.asked) != 1 || s.asked[0] != asked || !strings.Contains(out, "2 tasks match. To retry them: --yes --expect 2") || !strings.Contains(out, "t-3 would be refused: /kind") {
+		t.Errorf("%d %s\nasked %q\n%s", code, errOut, s.asked, out)
+	}
+	s.asked = nil
+	if code, _, errOut := play(t, s, append(line, "--yes", "--expect", "3")...); code != 1 || len(s.asked) != 1 || !strings.Contains(errOut, "2 tasks match, not 3") {
+		t.Errorf("%d %s, asked %q", code, errOut, s.asked)
+	}
+	s.asked = nil
+	code, out, errOut = play(t, s, append(line, "--yes")...)
+	if code != 0 || len(s.asked) != 2 || !strings.HasSuffix(s.asked[1], `"expected_count":2,"filter":{"kind":"command.run","labels":{"team":"a"},"namespace":"shop","reason":"exit_code"},"selection":"abc"}`) {
+		t.Errorf("%d %s, asked %q", code, errOut, s.asked)
+	}
+	if key := strings.Fields(s.asked[1])[2]; len(key) < 20 || !strings.Contains(out, "t-3  refused") {
+		t.Errorf("key %q\n%s", key, out)
+	}
+	s.asked = nil
+	if code, _, errOut := play(t, s, strings.Fields("cancel -A --queue volume --note enough")...); code != 0 || s.asked[0] != `POST /v1/tasks:cancel {"dry_run":true,"filter":{"queue":"volume"},"note":"enough"}` {
+		t.Errorf("%d %s, asked %q", code, errOut, s.asked)
 	}
 }

@@ -222,7 +222,7 @@ func strip(obj any) (any, error) {
 		}
 	case *batchv1.Job:
 		o.ObjectMeta = bareMeta(o.ObjectMeta)
-		o.Spec = batchv1.JobSpec{Suspend: o.Spec.Suspend}
+		o.Spec = batchv1.JobSpec{Suspend: o.Spec.Suspend, BackoffLimit: o.Spec.BackoffLimit}
 		o.Status = batchv1.JobStatus{Conditions: o.Status.Conditions, StartTime: o.Status.StartTime}
 	}
 	return obj, nil

@@ -48,7 +48,7 @@ func (c *Client) Close(ctx context.Context, a task.Attempt) error {
 // later than its pods that it has ended. One that is being deleted is closed as well: somebody else's finalizer may hold
 // it for ever.
 func (c *Client) closeJob(ctx context.Context, j *batchv1.Job, spent bool) error {
-	if !ended(j) && !spent && j.DeletionTimestamp == nil {
+	if !ended(j) && (!spent || triesAgain(j)) && j.DeletionTimestamp == nil {
 		return c.deleteJob(ctx, j)
 	}
 	if j.Labels[LabelState] == StateClosed {
@@ -64,6 +64,9 @@ func (c *Client) closeJob(ctx context.Context, j *batchv1.Job, spent bool) error
 	}
 	return nil
 }
+
+// triesAgain reports whether somebody gave a Job retries of its own: they are not ours.
+func triesAgain(j *batchv1.Job) bool { return j.Spec.BackoffLimit != nil && *j.Spec.BackoffLimit > 0 }
 
 // release takes our finalizer off a pod, and only ours: the Job controller has one of its own there.
 func (c *Client) release(ctx context.Context, p *corev1.Pod) error {

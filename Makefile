@@ -12,6 +12,8 @@ GOTOOL := go tool -modfile=.tools/go.mod
 
 # How long the race test mixes. PKG, where given, names the packages that `make test` takes.
 RACE_SECONDS ?= 60
+# What `make bench` measures on.
+RIGS ?= r0 r2
 
 .PHONY: help demo down test race cases mutants bench lint fmt generate images build cluster ci setup
 
@@ -46,8 +48,8 @@ cases: setup ## replay field failures, one line each (ONLY=4,26 for some, FULL=1
 mutants: setup ## break Slipway on purpose, one rule at a time, and see a test notice (ONLY=03,14 for some)
 	@go run ./e2e/mutants
 
-bench: ## measure against the budgets, on this machine, with a private PostgreSQL
-	@CGO_ENABLED=0 go run ./e2e/bench r0
+bench: setup ## measure against the budgets, on this machine: r0 a private PostgreSQL, r2 a real node (RIGS=r2 for one)
+	@CGO_ENABLED=0 go run ./e2e/bench $(RIGS)
 
 images: ## build the images as archives in bin/images
 	@CGO_ENABLED=0 go run ./e2e/images --out bin/images all

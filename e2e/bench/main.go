@@ -8,11 +8,12 @@ import (
 	"syscall"
 
 	"slipway.dev/slipway/controlplane/bench"
+	"slipway.dev/slipway/e2e/bench/r2"
 	"slipway.dev/slipway/e2e/bench/report"
 )
 
 // rigs are what can be measured; each adds its metrics to a report.
-var rigs = map[string]func(ctx context.Context, r *report.Report) error{"r0": bench.R0}
+var rigs = map[string]func(ctx context.Context, r *report.Report) error{"r0": bench.R0, "r2": r2.R2}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -26,7 +27,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say which rig: r0")
+		return fmt.Errorf("say which rigs: r0, r2")
 	}
 	r, err := report.New("e2e/bench/out")
 	if err != nil {

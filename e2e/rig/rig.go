@@ -161,14 +161,15 @@ var Progress io.Writer = os.Stderr
 // Main runs the tests of a package and takes down what they shared.
 func Main(m *testing.M) int {
 	code := m.Run()
-	if err := down(); err != nil {
+	if err := Down(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
 	return code
 }
 
-func down() error {
+// Down takes down what the tests of this process shared; Main does so by itself.
+func Down() error {
 	clusters.Lock()
 	defer clusters.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/slipway/e2e/images/archive"
 )
 
-// Version is a build of another commit.
+// Version is a build of its own, as of another commit.
 type Version struct {
 	Controlplane string // the binary
 	Runner       string // the image's name, once it is loaded
@@ -48,6 +48,18 @@ func Earlier(t testing.TB, commit string) *Version {
 	return v
 }
 
+// Released builds the control plane of this tree as it is released: without failpoints and race detector.
+func Released(t testing.TB) *Version {
+	t.Helper()
+	v := &Version{Controlplane: filepath.Join(t.TempDir(), "controlplane")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", v.Controlplane, "./controlplane")
+	build.Dir, build.Env = root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the control plane: %v\n%s", err, out)
+	}
+	return v
+}
+
 func unpack(tree []byte, dir string) error {
 	files := tar.NewReader(bytes.NewReader(tree))
 	for {
@@ -77,7 +89,7 @@ func unpack(tree []byte, dir string) error {
 // load puts the version's runner on the node.
 func (v *Version) load(t testing.TB, r *Rig) {
 	t.Helper()
-	if r.Cluster.Profile != local.Node {
+	if r.Cluster.Profile != local.Node || v.Runner == "" { // without one of its own, this tree's is there
 		return
 	}
 	if err := r.Cluster.Load(t.Context(), v.runner.Archive); err != nil {

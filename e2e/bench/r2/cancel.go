@@ -1,0 +1,82 @@
+package r2
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway.dev/slipway/e2e/rig"
+	"slipway.dev/slipway/pkg/api"
+)
+
+// tells is a command that tells the machine's own time since boot, the same inside and outside of a container, when it
+// gets SIGTERM.
+const tells = `trap 'cat /proc/uptime; exit 0' TERM; echo ready; sleep 600 & wait`
+
+// single is how many cancels one by one make a round: each by itself says little.
+const single = 8
+
+// canceled brings Tasks to work, cancels n of them at once, and gives how long each took from the request to SIGTERM in the
+// container. Every one of them has to end as canceled.
+func canceled(t testing.TB, r *rig.Rig, n int) []time.Duration {
+	t.Helper()
+	user := r.User(t, r.Namespace())
+	submit := rig.Command(r.Namespace(), "sh", "-c", tells)
+	submit["spec"] = map[string]any{"grace": 10, "start_deadline": 600}
+	ids := make([]string, max(n, single))
+	for i := range ids {
+		ids[i] = user.Submit(t, submit).ID
+	}
+	for _, id := range ids {
+		rig.Eventually(t, "task "+id+" to be at work", func(ctx context.Context) (bool, error) {
+			a, err := user.Do(ctx, http.MethodGet, "/v1/tasks/"+id+"/logs", nil)
+			return err == nil && bytes.HasPrefix(a.Body, []byte("ready")), err
+		})
+	}
+	took := make([]time.Duration, len(ids))
+	for first := 0; first < len(ids); first += n {
+		var all sync.WaitGroup
+		for i := first; i < first+n; i++ {
+			all.Go(func() {
+				asked := uptime(t, "")
+				user.Must(t, http.MethodPost, "/v1/tasks/"+ids[i]+"/cancel", nil, http.StatusAccepted)
+				if ended := user.Await(t, ids[i]); ended.State != api.StateCanceled {
+					t.Errorf("task %s ended %s/%s", ids[i], ended.State, ended.Reason)
+					return
+				}
+				log := user.Must(t, http.MethodGet, "/v1/tasks/"+ids[i]+"/logs", nil, http.StatusOK).Body
+				took[i] = uptime(t, strings.TrimPrefix(string(log), "ready\n")) - asked
+			})
+		}
+		all.Wait()
+	}
+	if t.Failed() {
+		t.Fatalf("not every task was canceled")
+	}
+	return took
+}
+
+// uptime reads the time since boot: of now, where text is empty.
+func uptime(t testing.TB, text string) time.Duration {
+	t.Helper()
+	if text == "" {
+		raw, err := os.ReadFile("/proc/uptime")
+		if err != nil {
+			t.Fatalf("read the time since boot: %v", err)
+		}
+		text = string(raw)
+	}
+	word, _, _ := strings.Cut(text, " ")
+	seconds, err := strconv.ParseFloat(word, 64)
+	if err != nil {
+		t.Fatalf("read the time since boot: %v", fmt.Errorf("%q: %w", text, err))
+	}
+	return time.Duration(seconds * float64(time.Second))
+}

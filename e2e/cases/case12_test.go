@@ -20,13 +20,13 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
-// A late finish overwrites the cancel. Shrunk: 60 tasks of 200.
+// A late finish overwrites the cancel. Shrunk: 40 tasks of 200.
 func TestCase12(t *testing.T) {
 	replay(t, 12, "each ends once: who is first, the end or the cancel, decides for good", func(t *testing.T) {
 		r := rig.New(t, rig.Options{Profile: local.API, Replicas: 2, Env: map[string]string{"SLIPWAY_CALLER_RATE": "0"}})
 		r.Exec(t, "UPDATE slipway.queues SET cap = 1000, ns_cap = 1000")
 		user := r.User(t, r.Namespace())
-		waves := 3
+		waves := 2
 		if full {
 			waves = 10
 		}

@@ -2,7 +2,9 @@ package cases
 
 import (
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -64,17 +66,15 @@ func failsAlways(t *testing.T, r *rig.Rig, user *rig.User, policy task.Retry) {
 		r.Exec(t, fmt.Sprintf("UPDATE slipway.tasks SET spent_retry = %d WHERE id = '%s'", n-1, id))
 		r.Bind(t, pod)
 		r.Exit(t, pod, 1, "")
-		seen = user.Until(t, id, "to be tried again", func(now api.Task) bool {
-			return now.State == api.StateQueued && int(now.AttemptsMade) == try+1
-		})
-		wait := seen.RunAt.Sub(seen.Attempt.FinishedAt).Seconds()
-		if want := float64(policy.Delay(id, n)); seen.Phase != api.PhaseRetrying || wait < want-0.001 || wait > want+0.001 {
-			t.Errorf("%+v: it is %s and waits %.3f s after failure %d, want %.3f", policy, seen.Phase, wait, n, want)
+		seen = user.Until(t, id, "to be tried again", func(now api.Task) bool { return int(now.Spent.Attempts) == n })
+		wait := planned(t, r, id, try+1)
+		if want := float64(policy.Delay(id, n)); wait < want-0.001 || wait > want+0.001 {
+			t.Errorf("%+v: it waits %.3f s after failure %d, want %.3f", policy, wait, n, want)
 		}
 		if limit := float64(max(policy.Cap, policy.Backoff)) * 1.2; wait <= 0 || wait < last-0.001 || wait > limit {
 			t.Errorf("%+v: it waits %.3f s after failure %d and %.3f before, the cap and its jitter are %.3f", policy, wait, n, last, limit)
 		}
-		if int(seen.Spent.Attempts) != n || seen.Spent.Lost != 0 {
+		if seen.Spent.Lost != 0 {
 			t.Errorf("%+v: after failure %d it has spent %+v", policy, n, seen.Spent)
 		}
 		last = wait
@@ -84,6 +84,18 @@ func failsAlways(t *testing.T, r *rig.Rig, user *rig.User, policy task.Retry) {
 	if ended := user.Await(t, id); ended.State != api.StateCanceled {
 		t.Errorf("it ended %s", ended.State)
 	}
+}
+
+// planned is how many seconds lie between the end of an Attempt and the next try. A short wait may be over by now.
+func planned(t *testing.T, r *rig.Rig, id string, number int) float64 {
+	t.Helper()
+	text := r.Value(t, fmt.Sprintf(`SELECT extract(epoch FROM t.run_at - a.finished_at)::text FROM slipway.tasks t
+		JOIN slipway.attempts a ON a.task = t.key WHERE t.id = '%s' AND a.number = %d`, id, number))
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Errorf("read the planned wait: %v", err)
+	}
+	return seconds
 }
 
 // A handler may wish for its own delay, within bounds, or say that no further try helps.
@@ -117,13 +129,15 @@ func TestARetryAsTheHandlerWishesIsBounded(t *testing.T) {
 		}
 		runner.Finish(t, body, http.StatusNoContent)
 		r.Exit(t, pod, 1, "")
-		seen := user.Until(t, id, "to be judged", func(now api.Task) bool { return now.State != api.StateRunning })
-		if seen.State != want.state {
+		seen := user.Until(t, id, "to be judged", func(now api.Task) bool {
+			return now.State != api.StateRunning || now.Attempt != nil && now.Attempt.Number == 2
+		})
+		if again := want.state == api.StateQueued && seen.State == api.StateRunning; !again && seen.State != want.state {
 			t.Errorf("%s: it is %s/%s, want %s", report, seen.State, seen.Reason, want.state)
 		}
 		if want.wait > 0 {
-			if wait := seen.RunAt.Sub(seen.Attempt.FinishedAt); wait.Round(10*time.Millisecond) != want.wait {
-				t.Errorf("%s: it waits %v, want %v", report, wait, want.wait)
+			if wait := planned(t, r, id, 1); math.Abs(wait-want.wait.Seconds()) > 0.001 {
+				t.Errorf("%s: it waits %v s, want %v", report, wait, want.wait)
 			}
 		}
 		if seen.State == api.StateFailed && (seen.AttemptsMade != 1 || seen.Spent.Attempts != 1) {

@@ -46,8 +46,8 @@ func (r Retry) LostDelay(id string, n int) Seconds {
 }
 
 func delay(base, limit Seconds, id string, n int) Seconds {
-	base = within(base, floor, MaxBackoff)
-	limit = within(limit, base, MaxBackoff)
+	base = within(base, floor)
+	limit = within(limit, base)
 	// Far fewer doublings than these reach every limit. Beyond its range Ldexp gives +Inf, which min cuts; only the sum of
 	// exponents inside it may not overflow.
 	const most = 1 << 10
@@ -55,12 +55,12 @@ func delay(base, limit Seconds, id string, n int) Seconds {
 	return grown * Seconds(1+jitter*(2*spread(id)-1))
 }
 
-// within brings s between two bounds; what is no number becomes the lower one.
-func within(s, least, most Seconds) Seconds {
-	if !(s > least) { //nolint:staticcheck // false for NaN too
+// within brings s between least and MaxBackoff; what is no number becomes least.
+func within(s, least Seconds) Seconds {
+	if !(s > least) { // false for NaN too
 		return least
 	}
-	return min(s, most)
+	return min(s, MaxBackoff)
 }
 
 // spread maps id to a stable place in [0, 1).
@@ -123,7 +123,7 @@ func again(t Task, v Verdict) Move {
 		}
 		move.Delay = t.Spec.Retry.Delay(t.ID, spent)
 		if v.RetryAfter > 0 {
-			move.Delay = within(v.RetryAfter, floor, MaxBackoff)
+			move.Delay = within(v.RetryAfter, floor)
 		}
 	}
 	return move

@@ -53,6 +53,12 @@ func problem(status int, kind, detail string, fields ...api.FieldError) answer {
 	}}
 }
 
+// after adds when to try again.
+func (a answer) after(wait time.Duration) answer {
+	a.retryAfter = wait
+	return a
+}
+
 // problemOf is the one place where an error becomes a status.
 func problemOf(err error) answer {
 	var (
@@ -112,17 +118,13 @@ func problemOf(err error) answer {
 		a.retryAfter = max(full.RetryAfter, time.Second)
 		return a
 	case errors.As(err, &hasty):
-		a := problem(http.StatusTooManyRequests, "rate_limited", "the caller asks faster than this server lets one caller")
-		a.retryAfter = hasty.RetryAfter
-		return a
+		return problem(http.StatusTooManyRequests, "rate_limited", "the caller asks faster than this server lets one caller").after(hasty.RetryAfter)
 	case errors.Is(err, task.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		a := problem(http.StatusServiceUnavailable, "unavailable", "a part that this needs cannot be reached at the moment")
 		a.retryAfter = 2 * time.Second
 		return a
 	case errors.Is(err, context.Canceled): // the caller has left, or we are going
-		a := problem(http.StatusServiceUnavailable, "unavailable", "the request was broken off")
-		a.retryAfter = time.Second
-		return a
+		return problem(http.StatusServiceUnavailable, "unavailable", "the request was broken off").after(time.Second)
 	}
 	a := problem(http.StatusInternalServerError, "internal", "something went wrong here; the request id finds it in the server's log")
 	a.unknown = true

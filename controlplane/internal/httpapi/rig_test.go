@@ -159,7 +159,7 @@ func (b *backend) Pick(_ context.Context, f Filter, rule PickRule, _ int) ([]Pic
 	return []Picked{{ID: id, Namespace: "shop", Kind: "command.run"}}, b.fail
 }
 
-func (b *backend) Load(ctx context.Context, ids []string) ([]task.Task, error) {
+func (b *backend) Load(_ context.Context, ids []string) ([]task.Task, error) {
 	out := make([]task.Task, len(ids))
 	for i, id := range ids {
 		out[i] = b.task

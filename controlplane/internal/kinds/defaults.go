@@ -66,7 +66,7 @@ func checkRetry(r task.Retry, at string, wrong *fields) {
 		{"backoff", float64(r.Backoff), 0, float64(task.MaxBackoff)},
 		{"cap", float64(r.Cap), 0, float64(task.MaxBackoff)},
 	} {
-		if !(n.is >= n.least && n.is <= n.most) { //nolint:staticcheck // refuses NaN too
+		if !(n.is >= n.least && n.is <= n.most) { // refuses NaN too
 			wrong.add(at+n.field, "must be between %v and %v", n.least, n.most)
 		}
 	}

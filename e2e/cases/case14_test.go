@@ -31,7 +31,7 @@ func TestCase14(t *testing.T) {
 			all.Go(func() { canceledAndFollowed(t, r, user, "volume:"+r.Namespace()+"/canceled") })
 			all.Wait()
 			nothingLeft(t, r)
-			seen.check(t, 3)
+			seen.check(t, user, 3)
 		})
 		t.Run("on a node without a kubelet", staysTerminating)
 	})
@@ -131,14 +131,14 @@ func staysTerminating(t *testing.T) {
 	}
 }
 
-// podTimes are when the containers of pods ran, by lane, as the kubelet says.
+// podTimes are when the containers of pods ran, as the kubelet says.
 type podTimes struct {
 	mu   sync.Mutex
 	pods map[types.UID]podTime
 }
 
 type podTime struct {
-	name, lane string
+	name, task string
 	from, to   time.Time
 }
 
@@ -171,7 +171,7 @@ func watchPods(t *testing.T, r *rig.Rig) *podTimes {
 func (s *podTimes) note(p *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := podTime{name: p.Name, lane: p.Annotations["slipway.dev/lane"]}
+	seen := podTime{name: p.Name, task: p.Labels["slipway.dev/task"]}
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Running != nil {
 			seen.from = c.State.Running.StartedAt.Time
@@ -186,7 +186,7 @@ func (s *podTimes) note(p *corev1.Pod) {
 }
 
 // check wants at least so many lanes, and no two pods of one lane at the same time.
-func (s *podTimes) check(t *testing.T, lanes int) {
+func (s *podTimes) check(t *testing.T, user *rig.User, lanes int) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,12 +195,13 @@ func (s *podTimes) check(t *testing.T, lanes int) {
 		if p.to.IsZero() {
 			t.Errorf("pod %s was never seen to end", p.name)
 		}
-		for _, other := range seen[p.lane] {
+		lane := user.Task(t, p.task).Lane
+		for _, other := range seen[lane] {
 			if p.from.Before(other.to) && other.from.Before(p.to) {
-				t.Errorf("pods %s and %s of lane %s ran at the same time", p.name, other.name, p.lane)
+				t.Errorf("pods %s and %s of lane %s ran at the same time", p.name, other.name, lane)
 			}
 		}
-		seen[p.lane] = append(seen[p.lane], p)
+		seen[lane] = append(seen[lane], p)
 	}
 	if len(seen) < lanes {
 		t.Errorf("pods of %d lanes were seen, want %d", len(seen), lanes)

@@ -134,7 +134,9 @@ func (r *Reconciler) wait(ctx context.Context, v view, d task.Decision) error {
 	if d.Wait == "" {
 		note = ""
 	}
-	if v.a.State != task.Launched || v.a.Stop != task.StopNone || d.Wait == v.a.Wait && note == v.a.WaitNote {
+	// Once it has started it waits for nothing but its own end.
+	waits := v.a.State == task.Launched || v.a.State == task.Started && d.Wait == task.WaitStop
+	if !waits || v.a.Stop != task.StopNone || d.Wait == v.a.Wait && note == v.a.WaitNote {
 		return nil
 	}
 	err := r.cfg.Noter.MarkWaiting(ctx, v.a.ID, v.a.Fence, d.Wait, note, 0)

@@ -380,3 +380,20 @@ func TestAFinishThatCameTooLateIsFollowedByAnotherLook(t *testing.T) {
 		})
 	})
 }
+
+func TestWorkWhosePodSomebodyDeletedSaysThatItStops(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
+		w.add(1, task.Started)
+		r.Follow(1)
+		pod := running()
+		pod.Deleting = true
+		w.shows(1, pod)
+		r.Look(1)
+		time.Sleep(time.Second)
+		w.see(func() {
+			if w.waits[1] != task.WaitStop || !strings.HasPrefix(w.attempts[1].WaitNote, "waiting for attempt") || len(w.halts[1]) != 0 {
+				t.Errorf("waits for %q: %q, halted after %v", w.waits[1], w.attempts[1].WaitNote, w.halts[1])
+			}
+		})
+	})
+}

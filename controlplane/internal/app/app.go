@@ -239,7 +239,7 @@ func (p plane) loops() loops {
 	var l loops
 	l.reconciler = reconcile.New(reconcile.Config{
 		Reader: truth, Ender: truth, Noter: truth, Ledger: truth,
-		Sight: p.cluster, Hand: p.cluster, Remains: p.cluster, ClusterFence: p.cluster.MaxFence,
+		Sight: p.cluster, Hand: p.cluster, Remains: p.cluster, Tails: tails{p.cluster, p.store}, ClusterFence: p.cluster.MaxFence,
 		Wakes: p.store.AttemptWakes(), Doubts: p.store.Doubts(), Synced: p.cluster.WaitSynced, Log: p.log.With("part", "reconcile"),
 		Resync: p.config.Resync, OthersWait: p.config.OthersWait, SweepEvery: p.config.SweepEvery, SweepAge: p.config.SweepAge,
 	})

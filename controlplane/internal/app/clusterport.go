@@ -9,6 +9,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/controlplane/internal/logs"
+	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/pkg/task"
 )
 
@@ -47,4 +48,15 @@ func (p podLogs) Logs(ctx context.Context, a task.Attempt, want logs.Request) (i
 		return nil, task.ErrNotFound // its container has not started
 	}
 	return body, err
+}
+
+// tails is cluster and store as reconcile wants them for the ends of logs.
+type tails struct {
+	*kube.Client
+	store *store.Store
+}
+
+// KeepLog stores the end of a log.
+func (t tails) KeepLog(ctx context.Context, attempt int64, tail []byte) error {
+	return known(t.store.KeepLog(ctx, attempt, tail))
 }

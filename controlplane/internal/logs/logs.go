@@ -107,11 +107,22 @@ func missing(a task.Attempt) error {
 	started := !a.StartedAt.IsZero() || a.State == task.Started
 	switch {
 	case started:
-		return &MissingError{Reason: PodLost, Message: "the pod was gone before its log could be kept"}
+		return &MissingError{Reason: PodLost, Message: "the pod was gone before its log could be kept" + because(a)}
 	case a.State == task.Finished:
 		return &MissingError{Reason: NeverStarted, Message: "the attempt ended before anything of it had started"}
 	}
 	return &MissingError{Reason: NotStarted, Message: "nothing of the attempt has started yet; ask again"}
+}
+
+// because names what took the log with it.
+func because(a task.Attempt) string {
+	switch a.Reason {
+	case task.ReasonNodeLost:
+		return ": its node was lost"
+	case task.ReasonDeleted, task.ReasonEvicted, task.ReasonPreempted:
+		return ": it was taken away (" + string(a.Reason) + ")"
+	}
+	return ""
 }
 
 // lastLines cuts text to its last n lines; 0 is all.

@@ -45,6 +45,11 @@ type world struct {
 	onHalt   func(id int64)
 	onDryRun func()
 
+	logs    map[int64]string // what the kubelet has
+	logEnds chan struct{}    // closed when a followed log ends
+	tailed  []bool           // the reads of logs, and which of them followed
+	kept    map[int64]string
+
 	traces                []task.Trace
 	removed               []task.Trace
 	fenceHere, fenceThere int64
@@ -55,6 +60,7 @@ func newWorld() *world {
 		wakes: make(chan int64), doubts: make(chan struct{}), tasks: map[int64]task.Task{}, attempts: map[int64]*task.Attempt{}, verdicts: map[int64]task.Verdict{},
 		evidence: map[int64]json.RawMessage{}, reads: map[int64]int{}, waits: map[int64]task.WaitReason{}, seen: map[int64]task.Seen{},
 		behind: map[int64]task.Seen{}, halts: map[int64][]time.Duration{}, closes: map[int64]int{}, fenceHere: 1000,
+		logs: map[int64]string{}, kept: map[int64]string{},
 	}
 }
 
@@ -205,6 +211,27 @@ func (w *world) Close(_ context.Context, a task.Attempt) error {
 	return nil
 }
 
+func (w *world) Tail(ctx context.Context, a task.Attempt, follow bool) ([]byte, error) {
+	w.mu.Lock()
+	w.tailed = append(w.tailed, follow)
+	log, ends := w.logs[a.ID], w.logEnds
+	w.mu.Unlock()
+	if follow && ends != nil {
+		select {
+		case <-ends:
+		case <-ctx.Done():
+		}
+	}
+	return []byte(log), nil
+}
+
+func (w *world) KeepLog(_ context.Context, attempt int64, tail []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept[attempt] = string(tail)
+	return nil
+}
+
 func (w *world) Shows(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +304,7 @@ func reconciling(t *testing.T, prepare func(w *world), f func(t *testing.T, w *w
 			prepare(w)
 		}
 		r := New(Config{
-			Reader: w, Ender: w, Noter: w, Ledger: w, Sight: w, Hand: w, Remains: w, ClusterFence: w.clusterFence,
+			Reader: w, Ender: w, Noter: w, Ledger: w, Sight: w, Hand: w, Remains: w, Tails: w, ClusterFence: w.clusterFence,
 			Wakes: w.wakes, Doubts: w.doubts, Synced: func(context.Context) error { return nil }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -83,10 +83,12 @@ func (r *Reconciler) decide(ctx context.Context, v view) (again time.Duration, e
 			if err = r.see(ctx, v); err != nil {
 				return 0, err
 			}
+			r.follow(ctx, v)
 			return d.Again, r.cfg.Hand.Halt(ctx, v.t, v.a, haltedFor(v))
 		case task.ActFinish:
 			return r.finish(ctx, v, d)
 		case task.ActLaunch, task.ActWait: // dispatch launches what is overdue
+			r.follow(ctx, v)
 			return d.Again, r.wait(ctx, v, d)
 		}
 	}
@@ -186,6 +188,7 @@ func (r *Reconciler) close(ctx context.Context, a task.Attempt) time.Duration {
 		r.forget(a.ID)
 		return 0
 	}
+	r.keepTail(ctx, a)
 	if err := r.cfg.Hand.Close(ctx, a); err != nil {
 		r.complain(ctx, fmt.Sprintf("close attempt %d", a.ID), err)
 		return r.after(a.ID, troubleAgain)

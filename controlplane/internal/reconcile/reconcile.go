@@ -68,6 +68,7 @@ type Config struct {
 	Sight   Sight
 	Hand    Hand
 	Remains Remains
+	Tails   Tails
 	// ClusterFence reads the largest fence in the cluster.
 	ClusterFence func(context.Context) (int64, error)
 	// Wakes names Attempts that were stopped, reported or ended.
@@ -115,12 +116,16 @@ type Reconciler struct {
 	mine map[int64]bool      // claimed here and not closed yet
 	told map[int64]bool      // to be read from the database even if the cache shows nothing
 	done map[int64]time.Time // closed here just now: their objects are still leaving the cache
+
+	tails     map[int64]*following
+	followers sync.WaitGroup
 }
 
 // New makes a Reconciler. It starts nothing: see Run.
 func New(cfg Config) *Reconciler {
 	defaults(&cfg)
 	r := &Reconciler{cfg: cfg, ready: make(chan struct{}), mine: map[int64]bool{}, told: map[int64]bool{}, done: map[int64]time.Time{}}
+	r.tails = map[int64]*following{}
 	r.keys = loop.NewKeyed(cfg.Workers, r.look)
 	return r
 }
@@ -162,6 +167,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return nil //nolint:nilerr // the same
 	}
 	close(r.ready)
+	defer r.followers.Wait()
 	return loop.Together(ctx, r.keys.Run, r.listen, r.doubt,
 		func(ctx context.Context) error {
 			loop.Every(ctx, r.cfg.Resync, nil, r.resync)
@@ -237,6 +243,10 @@ func (r *Reconciler) forget(attempt int64) {
 	defer r.mu.Unlock()
 	delete(r.mine, attempt)
 	delete(r.told, attempt)
+	if f := r.tails[attempt]; f != nil { // another replica has closed it
+		f.stop()
+		delete(r.tails, attempt)
+	}
 	r.done[attempt] = time.Now()
 }
 

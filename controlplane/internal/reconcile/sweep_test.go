@@ -201,7 +201,7 @@ func TestTheEndOfARunWaitsForTheLookUnderWay(t *testing.T) {
 	w := newWorld()
 	w.add(1, task.Started)
 	r := New(Config{
-		Reader: w, Ender: w, Noter: w, Ledger: w, Sight: w, Hand: w, Remains: w, ClusterFence: w.clusterFence,
+		Reader: w, Ender: w, Noter: w, Ledger: w, Sight: w, Hand: w, Remains: w, Tails: w, ClusterFence: w.clusterFence,
 		Wakes: w.wakes, Synced: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	})
 	ctx, cancel := context.WithCancel(t.Context())

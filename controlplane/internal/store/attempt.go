@@ -206,6 +206,22 @@ func compressTail(tail []byte) []byte {
 	return nil
 }
 
+// KeepLog keeps the end of a log that no runner has sent. One that is kept already stays.
+func (s *Store) KeepLog(ctx context.Context, attempt int64, tail []byte) error {
+	kept := compressTail(tail)
+	if len(kept) == 0 {
+		return nil
+	}
+	err := s.inTx(ctx, func(tx *gorm.DB) error {
+		_, err := exec(tx, "attempt/keep_late_log", args{"attempt": attempt, "bytes": kept})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keep the log of attempt %d: %w", attempt, err)
+	}
+	return nil
+}
+
 // LogTail gives the kept end of an Attempt's log; ErrNotFound where none is kept.
 func (s *Store) LogTail(ctx context.Context, attempt int64) ([]byte, error) {
 	var rows []struct{ Bytes []byte }

@@ -80,6 +80,11 @@ FROM said s JOIN stored USING (attempt);
 -- name: keep_log
 INSERT INTO slipway.logs (attempt, part, at, bytes) VALUES (@attempt, @part, slipway.stamp(), @bytes);
 
+-- name: keep_late_log
+INSERT INTO slipway.logs (attempt, part, at, bytes)
+SELECT CAST(@attempt AS bigint), 0, slipway.stamp(), @bytes
+WHERE NOT EXISTS (SELECT 1 FROM slipway.logs WHERE attempt = @attempt);
+
 -- name: log
 SELECT bytes FROM slipway.logs WHERE attempt = @attempt ORDER BY part DESC, at DESC LIMIT 1;
 

@@ -31,6 +31,7 @@ type reader struct {
 	mark, then string
 	spec       map[string]any
 	image      string
+	bare       bool // no runner inside: nobody sends the log
 	disturb    func(t *testing.T, r *rig.Rig, user *rig.User, task api.Task)
 	want       wanted
 	attempts   int
@@ -49,10 +50,16 @@ func TestCase29(t *testing.T) {
 			{mark: "long", then: "sleep 600", spec: map[string]any{"run_deadline": 6}, want: wanted{api.StateFailed, "deadline"}, attempts: 1},
 			{mark: "evicted", then: "sleep 600", disturb: evictTask, want: evicted, attempts: 1},
 			{mark: "told", then: "sleep 600", disturb: cancelTask, want: wanted{api.StateCanceled, "cancel"}, attempts: 1},
-			{mark: "none", image: "127.0.0.1:1/none:such", spec: map[string]any{"start_deadline": 40}, want: wanted{api.StateFailed, "image_pull"}, attempts: 1},
+			{mark: "none", image: "127.0.0.1:1/none:such", spec: map[string]any{"start_deadline": 40, "retry": map[string]any{"attempts": 1, "lost": 0}}, want: wanted{api.StateFailed, "registry"}, attempts: 1},
+			{mark: "bare", then: "exit 0", bare: true, want: succeeded, attempts: 1},
+			{mark: "bare-told", then: "sleep 600", bare: true, disturb: cancelTask, want: wanted{api.StateCanceled, "cancel"}, attempts: 1},
+			{mark: "bare-evicted", then: "sleep 600", bare: true, disturb: evictTask, want: evicted, attempts: 1},
 		}
 		for _, c := range readers {
 			submit := shell(r.Namespace(), printed(c.mark, c.then), c.spec)
+			if c.bare {
+				submit = container(t, r, map[string]any{"command": []string{"sh", "-c", "SLIPWAY_ATTEMPT_NUMBER=1; " + printed(c.mark, c.then)}, "wrap": false})
+			}
 			if c.image != "" {
 				submit["kind"] = "container.run"
 				submit["params"] = map[string]any{"image": c.image, "command": []string{"sh", "-c", printed(c.mark, "exit 0")}}

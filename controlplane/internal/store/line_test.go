@@ -23,6 +23,12 @@ func TestOneTaskGoesTheWholeLine(t *testing.T) {
 	if tail, err := d.LogTail(ctx, c.Attempt.ID); err != nil || string(tail) != "last line\n" {
 		t.Fatalf("tail %q, %v", tail, err)
 	}
+	if err := d.KeepLog(ctx, c.Attempt.ID, []byte("what the kubelet had\n")); err != nil {
+		t.Fatal(err)
+	}
+	if tail, err := d.LogTail(ctx, c.Attempt.ID); err != nil || string(tail) != "last line\n" {
+		t.Fatalf("the runner's own tail was replaced by %q, %v", tail, err)
+	}
 	open, err := d.OpenAttempts(ctx)
 	if err != nil || len(open) != 1 {
 		t.Fatalf("open attempts %v, %v", open, err)
@@ -137,4 +143,22 @@ func TestFinishIsIdempotentAndAStaleFenceChangesNothing(t *testing.T) {
 	}
 	d.finish(second, success)
 	d.wantState(made.ID, task.Succeeded, "")
+}
+
+func TestALogThatNoRunnerSentIsKept(t *testing.T) {
+	d := newDatabase(t).running()
+	d.one(item("volume:ns/a"))
+	c := d.claimOne()
+	if err := d.KeepLog(t.Context(), c.Attempt.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.LogTail(t.Context(), c.Attempt.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an empty log is kept: %v", err)
+	}
+	if err := d.KeepLog(t.Context(), c.Attempt.ID, []byte("last words\n")); err != nil {
+		t.Fatal(err)
+	}
+	if tail, err := d.LogTail(t.Context(), c.Attempt.ID); err != nil || string(tail) != "last words\n" {
+		t.Errorf("kept %q, %v", tail, err)
+	}
 }

@@ -120,3 +120,25 @@ func TestASpecWithoutWishesForItsPodIsWrittenAsBefore(t *testing.T) {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
+
+// Behind a gate the start is won before the image is pulled: what never ran may be tried again, idempotent or not.
+func TestAnImageThatNeverRanBehindItsGateMayBeTriedAgain(t *testing.T) {
+	task := unwrapped()
+	task.Spec.Idempotent = false
+	for name, c := range map[string]struct {
+		note string
+		end  *Terminated
+		want State
+	}{
+		"never located":            {"ErrImagePull: not found", &Terminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}, Queued},
+		"still waiting":            {"ErrImagePull: not found", nil, Queued},
+		"it came while we stopped": {"ErrImagePull: not found", &Terminated{Ran: true, ExitCode: 143, Reason: "Error"}, Failed},
+	} {
+		a := stopped(started(), StopStartDeadline)
+		a.StopNote = c.note
+		p := pod("Failed", SeenContainer{Terminated: c.end, Waiting: "ImagePullBackOff"})
+		if move := After(task, Judge(task.Spec, a, live(over(), p))); move.State != c.want {
+			t.Errorf("%s: the Task becomes %s/%s, want %s", name, move.State, move.Reason, c.want)
+		}
+	}
+}

@@ -196,7 +196,7 @@ func nodeOutOfService(t *testing.T) {
 	r := rig.New(t, rig.Options{Profile: local.API})
 	user := r.User(t, r.Namespace())
 	submit := container(t, r, map[string]any{"wrap": false})
-	submit["params"].(map[string]any)["image"] = "registry.example/tools:1" //nolint:errcheck,forcetypeassert // made above
+	submit["params"].(map[string]any)["image"] = "registry.example/tools:1" //nolint:forcetypeassert // made above
 	submit["spec"] = once(nil)
 	id, behind, node, pod := onItsOwnNode(t, r, user, submit)
 	if err := r.Kube.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil { // as the taint manager does

@@ -78,7 +78,7 @@ func startForms(t *testing.T, r *rig.Rig, empty, image string) []startForm {
 	run := func(image string, spec map[string]any) map[string]any {
 		submit := container(t, r, map[string]any{"command": []string{"/bin/busybox", "true"}})
 		if image != "" {
-			submit["params"].(map[string]any)["image"] = image //nolint:errcheck,forcetypeassert // made above
+			submit["params"].(map[string]any)["image"] = image //nolint:forcetypeassert // made above
 		}
 		whole := map[string]any{"start_deadline": limit, "capacity_deadline": limit, "grace": 1, "retry": map[string]any{"attempts": 1, "lost": 0}}
 		for k, v := range spec {

@@ -46,7 +46,7 @@ func killedForMemory(t *testing.T) {
 	late := ending{api.OutcomeTimedOut, "deadline", wanted{api.StateFailed, "deadline"}}
 	stopped := ending{api.OutcomeCanceled, "cancel", wanted{api.StateCanceled, "cancel"}}
 	overtime := limited(deaf)
-	overtime["spec"].(map[string]any)["run_deadline"] = 4 //nolint:errcheck,forcetypeassert // made above
+	overtime["spec"].(map[string]any)["run_deadline"] = 4 //nolint:forcetypeassert // made above
 	forms := []struct {
 		what   string
 		submit map[string]any

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -99,12 +98,6 @@ func playNext(t *testing.T, r *rig.Rig, user *rig.User, id string, number int) *
 	r.Bind(t, pod)
 	r.Run(t, pod)
 	return pod
-}
-
-// gone reports whether a pod is not there.
-func gone(ctx context.Context, r *rig.Rig, pod *corev1.Pod) bool {
-	_, err := r.Kube.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
 }
 
 // holdsFor holds that something stays as it is for a while.

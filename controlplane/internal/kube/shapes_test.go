@@ -68,7 +68,7 @@ func stripped[T interface{ DeepCopy() T }](t *testing.T, obj T) T {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bare.(T) //nolint:errcheck,forcetypeassert // strip gives back what it got
+	return bare.(T) //nolint:forcetypeassert // strip gives back what it got
 }
 
 // rendered is a shape in one line, without what is zero.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -24,7 +23,7 @@ func (c *Cluster) writeConfigs() error {
 		files["scheduler.yaml"] = fmt.Sprintf(schedulerConfig, c.path("config", "scheduler.kubeconfig"), qps, burst)
 		files["kubelet.yaml"] = fmt.Sprintf(kubeletConfig, address, c.path("pki"), c.cgroup())
 		files["proxy.yaml"] = fmt.Sprintf(proxyConfig, address, c.path("config", "proxy.kubeconfig"), pods, c.NodeName)
-		files["containerd.toml"] = fmt.Sprintf(containerdConfig, PauseImage, c.path("config", "cni"), c.snapshotter(), c.path("config", "registries"))
+		files["containerd.toml"] = fmt.Sprintf(containerdConfig, PauseImage, c.path("config", "cni"), c.snapshotter())
 		files["cni/10-slipway.conflist"] = fmt.Sprintf(networkConfig, pods)
 		if err := os.MkdirAll(c.path("config", "cni"), 0o700); err != nil {
 			return fmt.Errorf("write configuration: %w", err)
@@ -139,19 +138,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "%s"
 `
-
-// PlainRegistry lets the node pull from a registry that speaks HTTP without
-// TLS, as a test's own does. The address is host:port.
-func (c *Cluster) PlainRegistry(address string) error {
-	folder := c.path("config", "registries", address)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("name a registry: %w", err)
-	}
-	return writeFile(filepath.Join(folder, "hosts.toml"), fmt.Appendf(nil, "server = \"http://%s\"\n", address))
-}
 
 // networkConfig routes every pod by a link of its own. On a bridge an answer
 // from a Service's pod to a pod beside it would pass by connection tracking,

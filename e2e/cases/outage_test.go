@@ -36,13 +36,18 @@ func play(t *testing.T, user *rig.User, n int) []played {
 	for i := range all {
 		all[i].id = user.Submit(t, rig.Command(r.Namespace(), "x")).ID
 	}
-	for i := range all {
-		pod := r.Pod(t, r.Namespace(), user.JobOf(t, all[i].id))
-		r.Bind(t, pod)
-		r.Run(t, pod)
-		all[i].runner = r.StartRunner(t, pod)
-	}
+	side(all, func(p *played) { p.start(t, user) })
 	return all
+}
+
+// start plays the pod and the runner of a Task that was submitted, up to the start of its handler.
+func (p *played) start(t *testing.T, user *rig.User) {
+	t.Helper()
+	r := user.Rig()
+	pod := r.Pod(t, r.Namespace(), user.JobOf(t, p.id))
+	r.Bind(t, pod)
+	r.Run(t, pod)
+	p.runner = r.StartRunner(t, pod)
 }
 
 // die plays a runner that nobody took the report of: the end stands on its pod alone.

@@ -231,6 +231,7 @@ func TestANewCertificateIsServedToNewConnections(t *testing.T) {
 		t.Errorf("an open connection: %v", err)
 	}
 	api.Sever()
+	before.CloseIdleConnections() // it may not have noticed yet
 	var unknown *tls.CertificateVerificationError
 	if _, _, err := ask(t.Context(), before, http.MethodGet, api.URL()+jobs); !errors.As(err, &unknown) {
 		t.Errorf("who trusts the old authority: %v", err)

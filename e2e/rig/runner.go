@@ -21,15 +21,23 @@ type PlayedRunner struct {
 	call *User
 }
 
-// StartRunner plays a runner that wins start in pod.
+// StartRunner plays a runner that wins start in pod; while a part that this needs is away it tries again, as a runner does.
 func (r *Rig) StartRunner(t testing.TB, pod *corev1.Pod) *PlayedRunner {
 	t.Helper()
 	p := &PlayedRunner{
 		Attempt: labelNumber(t, pod, "slipway.dev/attempt"), Fence: labelNumber(t, pod, "slipway.dev/fence"),
 		Pod: pod, call: &User{rig: r, Token: r.PodToken(t, pod)},
 	}
-	p.Answer = decode[api.StartAnswer](t, p.call.Must(t, http.MethodPost, "/v1/runner/start",
-		map[string]any{"attempt": p.Attempt, "fence": p.Fence}, http.StatusOK))
+	var a Answer
+	Eventually(t, "an answer to the start in "+pod.Name, func(ctx context.Context) (bool, error) {
+		var err error
+		a, err = p.call.Do(ctx, http.MethodPost, "/v1/runner/start", map[string]any{"attempt": p.Attempt, "fence": p.Fence})
+		return err == nil && a.Status != http.StatusServiceUnavailable, err
+	})
+	if a.Status != http.StatusOK {
+		t.Fatalf("the start in %s is answered %d %s", pod.Name, a.Status, a.Body)
+	}
+	p.Answer = decode[api.StartAnswer](t, a)
 	p.call = &User{rig: r, Token: p.Answer.SessionKey}
 	return p
 }

@@ -31,7 +31,8 @@ type container struct {
 	done  chan struct{} // closed once it is gone
 	began time.Time
 	ended time.Time
-	oom   bool // told by a fault: what kills it is out of memory
+	oom   bool   // told by a fault: what kills it is out of memory
+	said  string // its termination message
 }
 
 // root makes a pod's root folder: links to the image, the volumes, the devices that a program cannot do without.

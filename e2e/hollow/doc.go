@@ -10,8 +10,8 @@
 // Played are:
 //
 //   - scheduler: each pod is bound to some node that is there; nothing is ever unschedulable.
-//   - kubelet: the Node object with its Lease; the statuses Pending (ContainerCreating), Running, Succeeded, Failed, in
-//     that order, as a kubelet writes them; activeDeadlineSeconds, counted from the start time, also where it is lowered
+//   - kubelet: the Node object with its Lease; the statuses Pending (where something holds the pod up), Running,
+//     Succeeded, Failed, in that order, as a kubelet writes them; activeDeadlineSeconds, counted from the start time, also where it is lowered
 //     later (reason DeadlineExceeded); deletion with its grace period, at least 2 s where that is 0, and the delete with
 //     grace 0 once the containers have ended; a pod that was deleted before its containers were made
 //     (ContainerStatusUnknown, 137); the downward API. A finalizer is left alone: it is not the kubelet's.

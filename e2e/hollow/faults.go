@@ -13,7 +13,7 @@ import (
 
 // Hindrance keeps the next pod from starting for a while.
 type Hindrance struct {
-	Reason, Message string // what its container waits for; without one, it just takes long
+	Reason, Message string // what its container waits for, as ImagePullBackOff or just ContainerCreating
 	For             time.Duration
 }
 
@@ -139,10 +139,11 @@ func (f *Fleet) Cut(ctx context.Context, n *Node, d time.Duration) {
 func (f *Fleet) Lose(ctx context.Context, n *Node, after, linger time.Duration) error {
 	n.setCut(true)
 	f.group.Go(func() {
-		nap(ctx, linger)
+		nap(n.fleetCtx, linger)
 		n.off()
 	})
 	nap(ctx, after)
+	ctx = n.fleetCtx // what has begun is brought to its end
 	f.mu.Lock()
 	f.nodes = slices.DeleteFunc(f.nodes, func(is *Node) bool { return is == n })
 	f.mu.Unlock()
@@ -155,7 +156,7 @@ func (f *Fleet) Lose(ctx context.Context, n *Node, after, linger time.Duration) 
 		l.mu.Unlock()
 		f.collect(ctx, pod)
 	}
-	return f.join(n.fleetCtx)
+	return f.join(ctx)
 }
 
 // collect is the pod garbage collector for one pod whose node is gone.

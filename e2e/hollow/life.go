@@ -92,7 +92,6 @@ func (l *life) run(ctx context.Context) {
 		defer close(publishing)
 		l.status.publish(ctx)
 	}()
-	l.status.set(waiting(l.since, "ContainerCreating", ""))
 	last := l.work(ctx)
 	if ctx.Err() != nil {
 		return // the machine is off
@@ -104,13 +103,10 @@ func (l *life) run(ctx context.Context) {
 // work brings the pod from its start to the status of its end.
 func (l *life) work(ctx context.Context) corev1.PodStatus {
 	if h, ok := l.node.fleet.hindrance(); ok {
-		if h.Reason != "" {
-			l.status.set(waiting(l.since, h.Reason, h.Message))
-		}
+		l.status.set(waiting(l.since, h.Reason, h.Message))
 		if !l.pass(ctx, h.For) {
 			return l.neverStarted()
 		}
-		l.status.set(waiting(l.since, "ContainerCreating", ""))
 	}
 	pod, gone := l.look()
 	if gone || pod.DeletionTimestamp != nil {
@@ -127,7 +123,7 @@ func (l *life) work(ctx context.Context) corev1.PodStatus {
 			return failedToStart(l.since, pod, err)
 		}
 		if e := l.supervise(ctx, c, pod); c.code() != 0 || e.told {
-			return ended(l.since, pod, c, "", e)
+			return ended(l.since, pod, c, e)
 		}
 	}
 	c, err := l.start(pod, pod.Spec.Containers[0], root)
@@ -138,7 +134,8 @@ func (l *life) work(ctx context.Context) corev1.PodStatus {
 	defer l.setMain(nil)
 	l.status.set(running(l.since, pod, c))
 	e := l.supervise(ctx, c, pod)
-	return ended(l.since, pod, c, message(root, pod.Spec.Containers[0]), e)
+	c.said = message(root, pod.Spec.Containers[0])
+	return ended(l.since, pod, c, e)
 }
 
 func (l *life) setMain(c *container) {

@@ -129,7 +129,7 @@ func (c *container) code() int32 {
 }
 
 // ended is the status of a pod whose container c has ended.
-func ended(since time.Time, pod *corev1.Pod, c *container, message string, e end) corev1.PodStatus {
+func ended(since time.Time, pod *corev1.Pod, c *container, e end) corev1.PodStatus {
 	phase, reason, code := corev1.PodSucceeded, "Completed", c.code()
 	if code != 0 {
 		phase, reason = corev1.PodFailed, "Error"
@@ -146,7 +146,7 @@ func ended(since time.Time, pod *corev1.Pod, c *container, message string, e end
 		s.Conditions = append(s.Conditions, disrupted("TerminationByKubelet"))
 	}
 	s.ContainerStatuses = []corev1.ContainerStatus{of(pod, c.name, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, Message: message, ContainerID: "hollow://" + string(pod.UID),
+		ExitCode: code, Reason: reason, Message: c.said, ContainerID: "hollow://" + string(pod.UID),
 		StartedAt: metav1.NewTime(c.began), FinishedAt: metav1.NewTime(c.ended),
 	}})}
 	return s

@@ -15,7 +15,11 @@ RACE_SECONDS ?= 60
 # What `make bench` measures on.
 RIGS ?= r0 r2
 
-.PHONY: help demo down test race cases mutants bench lint fmt generate images build cluster ci setup
+# How long the chaos run lasts, and what it draws from.
+MINUTES ?= 10
+SEED ?= $(shell date +%s)
+
+.PHONY: help demo down test race cases mutants chaos bench lint fmt generate images build cluster ci setup
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -47,6 +51,10 @@ cases: setup ## replay field failures, one line each (ONLY=4,26 for some, FULL=1
 
 mutants: setup ## break Slipway on purpose, one rule at a time, and see a test notice (ONLY=03,14 for some)
 	@go run ./e2e/mutants
+
+chaos: setup ## break everything at random while tasks run, and let an outside checker judge (MINUTES=10, SEED=a number)
+	@go test -tags failpoints -c -o bin/chaos ./e2e/chaos
+	@cd e2e/chaos && MINUTES=$(MINUTES) SEED=$(SEED) ../../bin/chaos -test.timeout $$(( $(MINUTES) * 3 + 20 ))m
 
 bench: setup ## measure against the budgets, on this machine: r0 a private PostgreSQL, r2 a real node (RIGS=r2 for one)
 	@CGO_ENABLED=0 go run ./e2e/bench $(RIGS)

@@ -16,16 +16,21 @@ type API struct {
 	Token map[string]string // by namespace
 }
 
-// Settle reads all Tasks until each of them has ended or within is over, and puts what it read last into h.
+// Settle reads all Tasks until each of them has ended, or until none has ended for as long as within says, and puts what
+// it read last into h. On a slow machine a backlog takes its time; that nothing moves is what tells a Task that is stuck.
 func (a API) Settle(ctx context.Context, h *History, within time.Duration) error {
-	began := time.Now()
+	began, moved, left := time.Now(), time.Now(), -1
 	for {
 		err := a.read(ctx, h)
 		h.Within = time.Since(began)
-		if err == nil && len(stuck(*h)) == 0 && len(absent(*h)) == 0 {
+		open := len(stuck(*h)) + len(absent(*h))
+		if err == nil && open == 0 {
 			break
 		}
-		if h.Within > within {
+		if err == nil && open != left {
+			moved, left = time.Now(), open
+		}
+		if time.Since(moved) > within || h.Within > 10*within {
 			if err != nil {
 				return err
 			}

@@ -51,10 +51,22 @@ func Earlier(t testing.TB, commit string) *Version {
 // Released builds the control plane of this tree as it is released: without failpoints and race detector.
 func Released(t testing.TB) *Version {
 	t.Helper()
+	return build(t, "-trimpath")
+}
+
+// Unraced builds it with failpoints and without the race detector, which makes everything several times slower: for tests
+// whose load counts.
+func Unraced(t testing.TB) *Version {
+	t.Helper()
+	return build(t, "-tags", "failpoints")
+}
+
+func build(t testing.TB, flags ...string) *Version {
+	t.Helper()
 	v := &Version{Controlplane: filepath.Join(t.TempDir(), "controlplane")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", v.Controlplane, "./controlplane")
-	build.Dir, build.Env = root(), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "-o", v.Controlplane, "./controlplane")...)
+	cmd.Dir, cmd.Env = root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the control plane: %v\n%s", err, out)
 	}
 	return v

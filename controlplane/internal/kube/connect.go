@@ -54,7 +54,7 @@ func pings() error {
 }
 
 // rereadToken reads the file of the token again once a minute, and at once when the API server refuses the one in use:
-// client-go by itself would show a revoked token for the rest of that minute.
+// client-go by itself would show a revoked token for the rest of that minute, and lose the request that finds out.
 func rereadToken(c *rest.Config) {
 	if c.BearerTokenFile == "" {
 		return
@@ -62,6 +62,25 @@ func rereadToken(c *rest.Config) {
 	source := transport.NewCachedFileTokenSource(c.BearerTokenFile)
 	c.BearerToken, c.BearerTokenFile = "", ""
 	c.Wrap(transport.ResettableTokenSourceWrapTransport(source))
+	c.Wrap(onceMore)
+}
+
+// onceMore sends again what was refused for its token, which is then read anew. Nothing was done for such a request.
+func onceMore(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err != nil || answer.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
+			return answer, err
+		}
+		again := r.Clone(r.Context())
+		if r.Body != nil {
+			if again.Body, err = r.GetBody(); err != nil {
+				return answer, nil //nolint:nilerr // the refusal stands
+			}
+		}
+		_ = answer.Body.Close()
+		return next.RoundTrip(again)
+	})
 }
 
 // authorities connects anew when the API server's certificate is not trusted and the file of authorities has changed.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
@@ -196,6 +197,7 @@ type readiness struct {
 	cluster interface {
 		SyncAge() (age time.Duration, ok bool)
 		Gap() time.Duration
+		Shut() []string
 	}
 	silence time.Duration // how long the cluster may be unheard before that is said
 	log     *slog.Logger
@@ -223,6 +225,9 @@ func (r readiness) check(ctx context.Context) (degraded string, err error) {
 	case gap > 0 || age > r.silence:
 		return fmt.Sprintf("cluster: not heard for %v", max(age, gap).Round(time.Second)), nil
 	}
+	if shut := r.cluster.Shut(); len(shut) > 0 {
+		return "cluster: no access to " + strings.Join(shut, ", ") + ": deleted, or not enabled any more", nil
+	}
 	return "", nil
 }
 
@@ -240,7 +245,8 @@ func (p plane) loops() loops {
 	l.reconciler = reconcile.New(reconcile.Config{
 		Reader: truth, Ender: truth, Noter: truth, Ledger: truth,
 		Sight: p.cluster, Hand: p.cluster, Remains: p.cluster, Tails: tails{p.cluster, p.store}, ClusterFence: p.cluster.MaxFence,
-		Wakes: p.store.AttemptWakes(), Doubts: p.store.Doubts(), Synced: p.cluster.WaitSynced, Log: p.log.With("part", "reconcile"),
+		Wakes: p.store.AttemptWakes(), Doubts: p.store.Doubts(), Reopened: p.cluster.Reopened(),
+		Synced: p.cluster.WaitSynced, Log: p.log.With("part", "reconcile"),
 		Resync: p.config.Resync, OthersWait: p.config.OthersWait, SweepEvery: p.config.SweepEvery, SweepAge: p.config.SweepAge,
 	})
 	l.dispatcher = dispatch.New(dispatch.Config{

@@ -95,10 +95,12 @@ type standIn struct {
 	age    time.Duration
 	filled bool
 	gap    time.Duration
+	shut   []string
 }
 
 func (s standIn) Ready(context.Context) error    { return s.err }
 func (s standIn) Gap() time.Duration             { return s.gap }
+func (s standIn) Shut() []string                 { return s.shut }
 func (s standIn) SyncAge() (time.Duration, bool) { return s.age, s.filled }
 
 func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
@@ -111,6 +113,7 @@ func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
 	}{
 		{t.Context(), standIn{filled: true, age: 40 * time.Second}, ""},
 		{t.Context(), standIn{filled: true, age: 7 * time.Second, gap: time.Second}, "degraded: cluster: not heard for 7s"},
+		{t.Context(), standIn{filled: true, shut: []string{"a", "b"}}, "degraded: cluster: no access to a, b: deleted, or not enabled any more"},
 		{gone, standIn{filled: true}, "shutting down"},
 		{t.Context(), standIn{filled: true, err: errors.New("password of user x is wrong")}, "the database cannot be reached or written"},
 		{t.Context(), standIn{filled: true, err: &store.NotReadyError{Why: "is read-only"}}, "the database is read-only"},

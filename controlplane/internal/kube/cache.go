@@ -35,7 +35,7 @@ type cached struct {
 func newCached(c *Client) (*cached, error) {
 	all := &cached{client: c, jobs: map[string]*informer{}, pods: map[string]*informer{}, gap: newGap(c.cfg.Log)}
 	for _, ns := range c.cfg.Namespaces {
-		jobs, err := all.informer(&batchv1.Job{}, listWatch{
+		jobs, err := all.informer(ns, &batchv1.Job{}, listWatch{
 			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return c.api.BatchV1().Jobs(ns).List(ctx, o)
 			},
@@ -44,7 +44,7 @@ func newCached(c *Client) (*cached, error) {
 		if err != nil {
 			return nil, err
 		}
-		pods, err := all.informer(&corev1.Pod{}, listWatch{
+		pods, err := all.informer(ns, &corev1.Pod{}, listWatch{
 			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return c.api.CoreV1().Pods(ns).List(ctx, o)
 			},
@@ -63,8 +63,8 @@ type listWatch struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func (all *cached) informer(example runtime.Object, lw listWatch) (*informer, error) {
-	selector, in := all.client.open(), &informer{gap: all.gap, renew: all.client.cfg.Renew}
+func (all *cached) informer(ns string, example runtime.Object, lw listWatch) (*informer, error) {
+	selector, in := all.client.open(), &informer{namespace: ns, gap: all.gap, renew: all.client.cfg.Renew}
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
@@ -164,10 +164,10 @@ func (c *Client) Run(ctx context.Context, look func(attempt int64)) error {
 	return nil
 }
 
-// WaitSynced returns when the cache has everything that was there when Run began.
+// WaitSynced returns when the cache has everything that was there when Run began, namespaces that are shut left out.
 func (c *Client) WaitSynced(ctx context.Context) error {
 	for _, in := range c.cache.informers() {
-		if !cache.WaitForCacheSync(ctx.Done(), in.HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), func() bool { return in.HasSynced() || in.shut.Load() }) {
 			return errors.Join(errors.New("the cache of the cluster is not filled yet"), ctx.Err())
 		}
 	}

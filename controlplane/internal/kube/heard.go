@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +23,11 @@ import (
 // informer is a shared informer that knows when it was last heard.
 type informer struct {
 	cache.SharedIndexInformer
-	gap   *gap
-	renew time.Duration
-	heard atomic.Int64 // Unix nanoseconds by the local clock; 0: never
+	namespace string // empty: all of them
+	gap       *gap
+	renew     time.Duration
+	heard     atomic.Int64 // Unix nanoseconds by the local clock; 0: never
+	shut      atomic.Bool  // the server forbids it
 }
 
 // errSilent is a watch that the server did not end when it was told to.
@@ -36,6 +39,10 @@ func (in *informer) tell(ctx context.Context, err error) {
 	case err == nil:
 		in.heard.Store(time.Now().UnixNano())
 		in.gap.end(in)
+		in.gap.reopen(in)
+	case apierrors.IsForbidden(err):
+		in.gap.end(in)
+		in.gap.shut(in, err)
 	case !errors.Is(ctx.Err(), context.Canceled): // not on the way out
 		in.gap.begin(in, err)
 	}
@@ -130,9 +137,12 @@ func (w *heard) older(e watch.Event) bool {
 }
 
 // SyncAge tells how long the quietest of the watches has not been heard; ok is false until each was filled once. A
-// healthy one is renewed every 40 s at the latest.
+// healthy one is renewed every 40 s at the latest. Those of a namespace that is shut do not count.
 func (c *Client) SyncAge() (age time.Duration, ok bool) {
 	for _, in := range c.cache.informers() {
+		if in.shut.Load() {
+			continue
+		}
 		heard := in.heard.Load()
 		if heard == 0 || !in.HasSynced() {
 			return 0, false
@@ -145,6 +155,22 @@ func (c *Client) SyncAge() (age time.Duration, ok bool) {
 // Gap tells for how long some watch is known to be broken; 0: none is.
 func (c *Client) Gap() time.Duration { return c.cache.gap.age() }
 
+// Shut names the namespaces in which the server forbids to look: deleted, or not enabled any more. One tenant's
+// namespace is no reason to hold up the others. Nothing is decided there meanwhile: that takes a live read.
+func (c *Client) Shut() []string {
+	var names []string
+	for _, in := range c.cache.informers() {
+		if in.shut.Load() {
+			names = append(names, or(in.namespace, "all namespaces"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Reopened says that a namespace which was shut is heard again: fences may stand there that nobody compared.
+func (c *Client) Reopened() <-chan struct{} { return c.cache.gap.reopened }
+
 // gap is a time in which some watch is broken. It is told in one line when it begins and in one when it is over.
 type gap struct {
 	log *slog.Logger
@@ -152,9 +178,30 @@ type gap struct {
 	mu     sync.Mutex
 	since  time.Time // zero: there is none
 	broken map[*informer]bool
+
+	reopened chan struct{} // holds one
 }
 
-func newGap(log *slog.Logger) *gap { return &gap{log: log, broken: map[*informer]bool{}} }
+func newGap(log *slog.Logger) *gap {
+	return &gap{log: log, broken: map[*informer]bool{}, reopened: make(chan struct{}, 1)}
+}
+
+func (g *gap) shut(in *informer, why error) {
+	if in.shut.CompareAndSwap(false, true) {
+		g.log.Warn("a namespace is shut: nothing is seen or launched there", "namespace", in.namespace, "error", why)
+	}
+}
+
+func (g *gap) reopen(in *informer) {
+	if !in.shut.CompareAndSwap(true, false) {
+		return
+	}
+	g.log.Info("a namespace is open again", "namespace", in.namespace)
+	select {
+	case g.reopened <- struct{}{}:
+	default:
+	}
+}
 
 func (g *gap) begin(in *informer, why error) {
 	g.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"slipway.dev/slipway/pkg/task"
@@ -33,6 +34,9 @@ func (c *Client) Traces() []task.Trace {
 	}
 	for _, informers := range []map[string]*informer{c.cache.jobs, c.cache.pods} {
 		for _, in := range informers {
+			if in.shut.Load() {
+				continue // what it shows is old
+			}
 			for _, obj := range in.GetStore().List() {
 				if o, ok := obj.(metav1.Object); ok {
 					note(o)
@@ -59,13 +63,16 @@ func (c *Client) Shows(attempt int64) bool {
 }
 
 // MaxFence reads the largest fence on any Job of this Slipway, closed ones included. After a restore of the database the
-// sequence has to be moved past it.
+// sequence has to be moved past it. A namespace that is shut is left out until Reopened.
 func (c *Client) MaxFence(ctx context.Context) (int64, error) {
 	var largest int64
 	for _, ns := range c.cfg.Namespaces {
 		page := metav1.ListOptions{LabelSelector: c.ours(), Limit: 500}
 		for {
 			jobs, err := c.jobs(ctx, ns, page)
+			if apierrors.IsForbidden(err) {
+				break
+			}
 			if err != nil {
 				return 0, err
 			}

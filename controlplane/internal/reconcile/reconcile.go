@@ -75,6 +75,8 @@ type Config struct {
 	Wakes <-chan int64
 	// Doubts says that the database may have been restored: the fences are to be compared again.
 	Doubts <-chan struct{}
+	// Reopened says that a part of the cluster is seen again in which nobody could look: the same.
+	Reopened <-chan struct{}
 	// Synced returns when the cache of the cluster is filled.
 	Synced func(context.Context) error
 	Log    *slog.Logger

@@ -65,11 +65,15 @@ func (r *Reconciler) compareFences(ctx context.Context) error {
 }
 
 // doubt compares the fences again whenever the database was restarted, failed over or restored under us; nothing is
-// claimed meanwhile. The next sweep only lists, whichever replica moved the fences.
+// claimed meanwhile. So does a namespace that can be looked at again. The next sweep only lists, whichever replica moved
+// the fences.
 func (r *Reconciler) doubt(ctx context.Context) error {
 	for {
 		select {
 		case <-r.cfg.Doubts:
+			r.onlyList.Store(true)
+			r.raiseFence(ctx)
+		case <-r.cfg.Reopened:
 			r.onlyList.Store(true)
 			r.raiseFence(ctx)
 		case <-ctx.Done():

@@ -41,20 +41,24 @@ func TestEveryPromiseOfTheReadmeIsProvedByATestThatRuns(t *testing.T) {
 	}
 }
 
-// sentences are the list items below the heading, each on one line. The section holds nothing else.
+// sentences are the list items and paragraphs below the heading.
 func sentences(readme string) []string {
 	_, section, _ := strings.Cut(readme, heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var all []string
+	fresh := true
 	for line := range strings.Lines(section) {
-		line = strings.TrimRight(line, "\n")
+		item, isItem := strings.CutPrefix(line, "- ")
 		switch {
-		case line == "":
-		case strings.HasPrefix(line, "  ") && len(all) > 0:
-			all[len(all)-1] += " " + strings.TrimSpace(line)
+		case strings.TrimSpace(line) == "":
+			fresh = true
+			continue
+		case isItem || fresh:
+			all = append(all, strings.TrimSpace(item))
 		default:
-			all = append(all, strings.TrimPrefix(line, "- "))
+			all[len(all)-1] += " " + strings.TrimSpace(line)
 		}
+		fresh = false
 	}
 	return all
 }

@@ -121,8 +121,9 @@ func because(a task.Attempt) string {
 		return ": its node was lost"
 	case task.ReasonDeleted, task.ReasonEvicted, task.ReasonPreempted:
 		return ": it was taken away (" + string(a.Reason) + ")"
+	default:
+		return ""
 	}
-	return ""
 }
 
 // lastLines cuts text to its last n lines; 0 is all.

@@ -158,7 +158,7 @@ func (r *Reconciler) Ready() <-chan struct{} { return r.ready }
 func (r *Reconciler) Run(ctx context.Context) error {
 	err := r.cfg.Synced(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // told to end before anything began
+		return nil // told to end before anything began
 	}
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	r.onlyList.Store(true) // another replica may have been the one that found the database restored
 	r.raiseFence(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the same
+		return nil // the same
 	}
 	close(r.ready)
 	defer r.followers.Wait()

@@ -111,6 +111,40 @@ func TestEachThingThatMustNotBeIsFoundOnce(t *testing.T) {
 	}
 }
 
+func TestATaskThatTookOverTheNameOfWhatItAbsorbedIsNoDouble(t *testing.T) {
+	h := good()
+	h.change("c", func(t *Task) { t.Name = "key-b" })
+	if found := Check(h); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestAJobMadeAnewAfterAnotherDeletedItIsExcusedOnce(t *testing.T) {
+	line := func(verb, user string) audited {
+		e := audited{Stage: "ResponseComplete", Verb: verb}
+		e.User.Username, e.ObjectRef.Resource, e.ResponseStatus.Code = user, "jobs", 200
+		return e
+	}
+	for _, c := range []struct {
+		lines []audited
+		want  int
+	}{
+		{[]audited{line("create", "plane"), line("delete", "somebody"), line("create", "plane")}, 1},
+		{[]audited{line("create", "plane"), line("delete", "somebody"), line("create", "plane"), line("create", "plane")}, 2},
+		{[]audited{line("create", "plane"), line("delete", "plane"), line("create", "plane")}, 2},
+	} {
+		jobs, n := jobLog{by: map[string]string{}, gone: map[string]bool{}}, 0
+		for _, e := range c.lines {
+			if jobs.fresh(e, "j") {
+				n++
+			}
+		}
+		if n != c.want {
+			t.Errorf("%+v: %d creates count, want %d", c.lines, n, c.want)
+		}
+	}
+}
+
 func (h *History) change(id string, f func(*Task)) {
 	is := h.Tasks[id]
 	f(&is)

@@ -68,11 +68,19 @@ func successesTwice(h History) (found []Finding) {
 	return found
 }
 
-// keysTwice finds idempotency keys with more than one Task. The name of a Task is its key.
+// keysTwice finds idempotency keys with more than one Task. The name of a Task is its key, unless it was answered under
+// another one: then it took the name over from what it absorbed.
 func keysTwice(h History) (found []Finding) {
+	answered := map[string]string{}
+	for _, s := range h.Submits {
+		for _, id := range s.IDs {
+			answered[id] = s.Key
+		}
+	}
 	named := map[string][]string{}
 	for _, id := range sorted(h.Tasks) {
-		if t := h.Tasks[id]; t.Name != "" && t.RetryOf == "" {
+		t := h.Tasks[id]
+		if key := answered[id]; t.Name != "" && t.RetryOf == "" && (key == "" || key == t.Name) {
 			named[t.Name] = append(named[t.Name], id)
 		}
 	}

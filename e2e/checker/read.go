@@ -17,7 +17,7 @@ type Files struct {
 // Read reads the files; Jobs are counted in the given namespaces.
 func Read(f Files, namespaces ...string) (History, error) {
 	h := History{Created: map[string]int{}, Tasks: map[string]Task{}, Attempts: map[string][]Attempt{}}
-	wanted := map[string]bool{}
+	wanted, jobs := map[string]bool{}, jobLog{by: map[string]string{}, gone: map[string]bool{}}
 	for _, ns := range namespaces {
 		wanted[ns] = true
 	}
@@ -26,8 +26,8 @@ func Read(f Files, namespaces ...string) (History, error) {
 		each(f.Faults, func(x Fault) { h.Faults = append(h.Faults, x) }),
 		each(f.Records, func(r Record) { h.Records = append(h.Records, r) }),
 		each(f.Audit, func(e audited) {
-			if wanted[e.ObjectRef.Namespace] && e.createdJob() {
-				h.Created[e.ObjectRef.Namespace+"/"+e.ObjectRef.Name]++
+			if name := e.ObjectRef.Namespace + "/" + e.ObjectRef.Name; wanted[e.ObjectRef.Namespace] && jobs.fresh(e, name) {
+				h.Created[name]++
 			}
 		}),
 	)
@@ -37,13 +37,35 @@ func Read(f Files, namespaces ...string) (History, error) {
 // audited is one line of the API server's audit log.
 type audited struct {
 	Stage, Verb, RequestURI string
+	User                    struct{ Username string }
 	ObjectRef               struct{ Resource, Namespace, Name, Subresource string }
 	ResponseStatus          struct{ Code int }
 }
 
-func (e audited) createdJob() bool {
-	return e.Stage == "ResponseComplete" && e.Verb == "create" && e.ObjectRef.Resource == "jobs" && e.ObjectRef.Subresource == "" &&
-		e.ResponseStatus.Code == 201 && !strings.Contains(e.RequestURI, "dryRun")
+// did reports whether the API server did that to a Job.
+func (e audited) did(verb string) bool {
+	return e.Stage == "ResponseComplete" && e.Verb == verb && e.ObjectRef.Resource == "jobs" && e.ObjectRef.Subresource == "" &&
+		(e.ResponseStatus.Code == 200 || e.ResponseStatus.Code == 201) && !strings.Contains(e.RequestURI, "dryRun")
+}
+
+// jobLog follows who made each Job, and whether somebody else has deleted it since.
+type jobLog struct {
+	by   map[string]string
+	gone map[string]bool
+}
+
+// fresh reports whether e made a Job for which there is no excuse: a create that was on its way while somebody else
+// deleted the Job makes it anew. Its pod has to be refused at the start, which attemptsTwice sees.
+func (l jobLog) fresh(e audited, job string) bool {
+	switch {
+	case e.did("delete"):
+		l.gone[job] = l.by[job] != "" && l.by[job] != e.User.Username
+	case e.did("create"):
+		excused := l.gone[job]
+		l.by[job], l.gone[job] = e.User.Username, false
+		return !excused
+	}
+	return false
 }
 
 // each reads a file of one JSON object a line. The last line may still be being written.

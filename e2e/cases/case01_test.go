@@ -16,7 +16,7 @@ import (
 // The watch position expires and outcomes stop arriving. Shrunk: the block lasts until the gap is found (FULL: a minute),
 // and 200 unrelated objects are written (FULL: 3,000); watches are renewed every 4 s.
 func TestCase01(t *testing.T) {
-	replay(t, 1, "a dropped watch position costs one fresh list and no outcome", func(t *testing.T) {
+	replayAlone(t, 1, "a dropped watch position costs one fresh list and no outcome", func(t *testing.T) {
 		t.Run("compacted and restarted behind a block", compactedBehindABlock)
 		t.Run("the watch is answered 410", watchIsExpired)
 	})

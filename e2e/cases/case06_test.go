@@ -19,7 +19,11 @@ import (
 // The node or pod disappears while the task counts as running. Shrunk: fence time is let pass by moving the database's
 // clock, except with FULL=1, where a real kubelet is frozen for as long as it takes.
 func TestCase06(t *testing.T) {
-	replay(t, 6, "lost says by what, the lane is handed on when nothing can write, and not before", func(t *testing.T) {
+	play := replay
+	if full {
+		play = replayAlone // the kubelet is stopped
+	}
+	play(t, 6, "lost says by what, the lane is handed on when nothing can write, and not before", func(t *testing.T) {
 		t.Run("a real kubelet", takenAway)
 		t.Run("a node that is deleted", nodeDeleted)
 		t.Run("a node that went silent", nodeSilent)

@@ -16,7 +16,7 @@ import (
 // One API error takes the whole scheduler down. Shrunk: 20 tasks while errors come for 8 s (FULL: 50 in 5 minutes), and an
 // outage of 12 s (FULL: 3 minutes).
 func TestCase09(t *testing.T) {
-	replay(t, 9, "API errors and an outage end no process and no task, and double none", func(t *testing.T) {
+	replayAlone(t, 9, "API errors and an outage end no process and no task, and double none", func(t *testing.T) {
 		r := rig.New(t, rig.Options{Profile: local.API, Proxied: true, Env: quick})
 		user := r.User(t, r.Namespace())
 		all := underErrors(t, r, user)

@@ -32,6 +32,7 @@ func encoded(t *testing.T, value any) []byte {
 }
 
 func TestAnyImageIsWrappedEndToEnd(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	user := r.User(t, r.Namespace())
 	line := `echo "$GREETING $0"; stat -c %a $SLIPWAY_PARAMS; env | grep -c secret; echo '3/7 half' > $SLIPWAY_PROGRESS
@@ -56,6 +57,7 @@ func TestAnyImageIsWrappedEndToEnd(t *testing.T) {
 }
 
 func TestAnImageWithoutARunnerEndsByItsExitCodeBehindAGate(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	user := r.User(t, r.Namespace())
 	want := map[string]wanted{}
@@ -73,6 +75,7 @@ func TestAnImageWithoutARunnerEndsByItsExitCodeBehindAGate(t *testing.T) {
 }
 
 func TestAKindOfOnesOwnRunsFromItsFile(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.Node})
 	file := filepath.Join(t.TempDir(), "kinds.yaml")
 	text := fmt.Sprintf(`kinds:

@@ -29,8 +29,15 @@ var totals struct {
 	passed, failed int
 }
 
-// replay runs one case and prints its line: `case 04 ok 3.2s launched once`.
+// replay runs one case beside others and prints its line: `case 04 ok 3.2s launched once`.
 func replay(t *testing.T, number int, right string, run func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	replayAlone(t, number, right, run)
+}
+
+// replayAlone is for a case that disturbs the cluster, which the others share.
+func replayAlone(t *testing.T, number int, right string, run func(t *testing.T)) {
 	t.Helper()
 	if only := os.Getenv("ONLY"); only != "" && !slices.Contains(strings.Split(only, ","), strconv.Itoa(number)) {
 		t.Skipf("case %d is not in ONLY=%s", number, only)

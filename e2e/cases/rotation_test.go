@@ -9,6 +9,7 @@ import (
 )
 
 func TestAReplicaOutlivesItsTokenAndTheAuthorityOfTheAPIServer(t *testing.T) {
+	t.Parallel()
 	r := rig.New(t, rig.Options{Profile: local.API, Proxied: true})
 	user, replica := r.User(t, r.Namespace()), r.Replicas[0]
 	first := replica.RevocableToken(t)

@@ -51,7 +51,7 @@ func compactedBehindABlock(t *testing.T) {
 	verdicts(t, user, want)
 	replica.WaitHealth(t, false)
 	whole(t, r, user, idsOf(five))
-	gapsTold(t, replica, 2)
+	gapsTold(t, replica, 4)
 }
 
 // unrelated writes objects that push the newest revision away from what the watches have seen.

@@ -39,7 +39,7 @@ ifdef PKG
 else
 	@go test -race -tags failpoints -p 2 -timeout 30m $$(go list ./... | grep -v /e2e/)
 	@# One package at a time: the tests of each share a cluster, and mostly wait.
-	@go test -race -tags failpoints -p 1 -parallel 4 -timeout 30m ./e2e/...
+	@go test -race -tags failpoints -p 1 -parallel 2 -timeout 60m ./e2e/...
 endif
 
 race: setup ## mix clients, kills, cancels and batches on one database for RACE_SECONDS (60) and count what must be zero
@@ -47,7 +47,7 @@ race: setup ## mix clients, kills, cancels and batches on one database for RACE_
 
 cases: setup ## replay field failures, one line each (ONLY=4,26 for some, FULL=1 with the written times)
 	@go test -tags failpoints -c -o bin/cases ./e2e/cases
-	@cd e2e/cases && ../../bin/cases -test.parallel 4 -test.timeout 60m
+	@cd e2e/cases && ../../bin/cases -test.parallel 2 -test.timeout 60m
 
 mutants: setup ## break Slipway on purpose, one rule at a time, and see a test notice (ONLY=03,14 for some)
 	@go run ./e2e/mutants

@@ -37,6 +37,9 @@ func play(t *testing.T, user *rig.User, n int) []played {
 		all[i].id = user.Submit(t, rig.Command(r.Namespace(), "x")).ID
 	}
 	side(all, func(p *played) { p.start(t, user) })
+	if t.Failed() {
+		t.FailNow() // not every one has a runner
+	}
 	return all
 }
 

@@ -19,7 +19,9 @@ const rounds = 3
 func R2(ctx context.Context, r *report.Report) (err error) {
 	defer func() { err = errors.Join(err, rig.Down()) }()
 	return seated(func(t testing.TB) {
-		on := rig.New(t, rig.Options{Profile: local.Node, Version: rig.Released(t)})
+		on := rig.New(t, rig.Options{Profile: local.Node, Version: rig.Released(t), Env: map[string]string{
+			"SLIPWAY_CALLER_RATE": "0", // one caller asks for all
+		}})
 		on.Exec(t, "UPDATE slipway.queues SET cap = 100, ns_cap = 100")
 		for round := range rounds {
 			for _, n := range []int{1, 40} {

@@ -105,7 +105,7 @@ type Dispatcher struct {
 	slots   chan struct{} // one for each launch that may be under way
 	gate    *gate
 	checks  *checks
-	away    loop.Sparing
+	trouble loop.Complaints
 	mu      sync.Mutex
 	busy    map[int64]bool      // launches under way here
 	others  map[int64]time.Time // overdue Attempts of other replicas, since when they are known here
@@ -126,7 +126,8 @@ func New(cfg Config) *Dispatcher {
 	}
 	d := &Dispatcher{
 		cfg: cfg, slots: make(chan struct{}, cfg.Concurrent), gate: newGate(cfg.Log), checks: newChecks(),
-		busy: map[int64]bool{}, others: map[int64]time.Time{}, refused: map[int64]int{},
+		trouble: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable},
+		busy:    map[int64]bool{}, others: map[int64]time.Time{}, refused: map[int64]int{},
 	}
 	d.queues = loop.NewKeyed(claimWorkers, d.claim)
 	return d
@@ -167,7 +168,7 @@ func (d *Dispatcher) listen(ctx context.Context) error {
 func (d *Dispatcher) findQueues(ctx context.Context) {
 	names, err := d.cfg.Queues.Queues(ctx)
 	if err != nil {
-		d.complain(ctx, "list the queues", err)
+		d.trouble.Warn(ctx, "list the queues", err)
 		return
 	}
 	for _, name := range names {
@@ -191,7 +192,7 @@ func (d *Dispatcher) claim(ctx context.Context, queue string) time.Duration {
 		if errors.Is(err, task.ErrNotFound) {
 			return 0
 		}
-		d.complain(ctx, "claim from queue "+queue, err)
+		d.trouble.Warn(ctx, "claim from queue "+queue, err)
 		return d.cfg.Poll
 	}
 	d.release(max(n-len(batch.Claims), 0))
@@ -257,7 +258,7 @@ func (d *Dispatcher) start(ctx context.Context, c Claim) {
 func (d *Dispatcher) relaunch(ctx context.Context) {
 	overdue, err := d.cfg.Queues.Overdue(ctx, overdueAge, overdueBatch)
 	if err != nil {
-		d.complain(ctx, "list overdue attempts", err)
+		d.trouble.Warn(ctx, "list overdue attempts", err)
 		return
 	}
 	for _, c := range d.due(overdue, time.Now()) {
@@ -294,18 +295,4 @@ func (d *Dispatcher) due(overdue []Claim, now time.Time) []Claim {
 	}
 	d.others = known
 	return due
-}
-
-// complain logs trouble. What the whole cluster or the database has is told once a minute, not for each who meets it.
-func (d *Dispatcher) complain(ctx context.Context, what string, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if !errors.Is(err, task.ErrUnavailable) {
-		d.cfg.Log.WarnContext(ctx, what, "error", err)
-		return
-	}
-	if held, pass := d.away.Pass(time.Now()); pass {
-		d.cfg.Log.WarnContext(ctx, what, "error", err, "like_it", held)
-	}
 }

@@ -49,7 +49,7 @@ func (d *Dispatcher) launch(ctx context.Context, c Claim) {
 	case refusal != nil:
 		d.refuse(ctx, c, *refusal)
 	default:
-		d.complain(ctx, fmt.Sprintf("launch attempt %d", c.Attempt.ID), err)
+		d.trouble.Warn(ctx, fmt.Sprintf("launch attempt %d", c.Attempt.ID), err)
 		d.wait(ctx, c, task.WaitLaunch, err.Error(), d.backoff(c.Attempt.ID, task.Refusal{}))
 	}
 }
@@ -80,7 +80,7 @@ func (d *Dispatcher) create(ctx context.Context, c Claim) (name, uid string, err
 func (d *Dispatcher) makeRoom(ctx context.Context, namespace string) bool {
 	made, err := d.cfg.Shelf.MakeRoom(ctx, namespace, closedAtOnce)
 	if err != nil {
-		d.complain(ctx, "delete closed jobs", err)
+		d.trouble.Warn(ctx, "delete closed jobs", err)
 	}
 	return made > 0
 }
@@ -101,7 +101,7 @@ func (d *Dispatcher) record(ctx context.Context, c Claim, name, uid string) {
 			return
 		}
 	}
-	d.complain(ctx, fmt.Sprintf("record the job of attempt %d", c.Attempt.ID), err)
+	d.trouble.Warn(ctx, fmt.Sprintf("record the job of attempt %d", c.Attempt.ID), err)
 }
 
 func (d *Dispatcher) refuse(ctx context.Context, c Claim, r task.Refusal) {
@@ -122,7 +122,7 @@ func waitFor(r task.Refusal) task.WaitReason {
 func (d *Dispatcher) wait(ctx context.Context, c Claim, why task.WaitReason, note string, again time.Duration) {
 	err := d.cfg.Records.MarkWaiting(ctx, c.Attempt.ID, c.Attempt.Fence, why, note, again)
 	if err != nil && !errors.Is(err, task.ErrStale) {
-		d.complain(ctx, fmt.Sprintf("record what attempt %d waits for", c.Attempt.ID), err)
+		d.trouble.Warn(ctx, fmt.Sprintf("record what attempt %d waits for", c.Attempt.ID), err)
 	}
 }
 
@@ -130,7 +130,7 @@ func (d *Dispatcher) finish(ctx context.Context, c Claim, v task.Verdict) {
 	d.forget(c.Attempt.ID)
 	err := d.cfg.Records.Finish(ctx, c.Attempt.ID, c.Attempt.Fence, v)
 	if err != nil && !errors.Is(err, task.ErrStale) {
-		d.complain(ctx, fmt.Sprintf("finish attempt %d", c.Attempt.ID), err)
+		d.trouble.Warn(ctx, fmt.Sprintf("finish attempt %d", c.Attempt.ID), err)
 		return
 	}
 	d.cfg.Follow(c.Attempt.ID)

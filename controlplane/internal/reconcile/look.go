@@ -23,7 +23,7 @@ func (r *Reconciler) look(ctx context.Context, id int64) time.Duration {
 		r.forget(id) // what the cluster still has of it is for the sweep
 		return 0
 	case err != nil:
-		r.complain(ctx, fmt.Sprintf("read attempt %d", id), err)
+		r.trouble.Warn(ctx, fmt.Sprintf("read attempt %d", id), err)
 		return r.after(id, troubleAgain)
 	case a.State == task.Finished:
 		return r.close(ctx, a)
@@ -33,7 +33,7 @@ func (r *Reconciler) look(ctx context.Context, id int64) time.Duration {
 	case errors.Is(err, task.ErrStale): // it has ended meanwhile, or a report came in: look anew
 		return r.after(id, staleAgain)
 	case err != nil:
-		r.complain(ctx, fmt.Sprintf("look at attempt %d", id), err)
+		r.trouble.Warn(ctx, fmt.Sprintf("look at attempt %d", id), err)
 		return r.after(id, troubleAgain)
 	}
 	return r.after(id, again)
@@ -190,12 +190,12 @@ func (r *Reconciler) close(ctx context.Context, a task.Attempt) time.Duration {
 	}
 	r.keepTail(ctx, a)
 	if err := r.cfg.Hand.Close(ctx, a); err != nil {
-		r.complain(ctx, fmt.Sprintf("close attempt %d", a.ID), err)
+		r.trouble.Warn(ctx, fmt.Sprintf("close attempt %d", a.ID), err)
 		return r.after(a.ID, troubleAgain)
 	}
 	if a.ClosedAt.IsZero() {
 		if err := r.cfg.Ender.MarkClosed(ctx, a.ID); err != nil {
-			r.complain(ctx, fmt.Sprintf("record the closing of attempt %d", a.ID), err)
+			r.trouble.Warn(ctx, fmt.Sprintf("record the closing of attempt %d", a.ID), err)
 			return r.after(a.ID, troubleAgain)
 		}
 	}

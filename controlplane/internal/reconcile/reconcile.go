@@ -14,7 +14,6 @@ package reconcile
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -107,10 +106,10 @@ const (
 
 // Reconciler looks at open Attempts. Make it with New.
 type Reconciler struct {
-	cfg   Config
-	keys  *loop.Keyed[int64]
-	ready chan struct{}
-	away  loop.Sparing
+	cfg     Config
+	keys    *loop.Keyed[int64]
+	ready   chan struct{}
+	trouble loop.Complaints
 	// onlyList tells the next sweep to remove nothing.
 	onlyList atomic.Bool
 
@@ -126,8 +125,10 @@ type Reconciler struct {
 // New makes a Reconciler. It starts nothing: see Run.
 func New(cfg Config) *Reconciler {
 	defaults(&cfg)
-	r := &Reconciler{cfg: cfg, ready: make(chan struct{}), mine: map[int64]bool{}, told: map[int64]bool{}, done: map[int64]time.Time{}}
-	r.tails = map[int64]*following{}
+	r := &Reconciler{
+		cfg: cfg, ready: make(chan struct{}), trouble: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable},
+		mine: map[int64]bool{}, told: map[int64]bool{}, done: map[int64]time.Time{}, tails: map[int64]*following{},
+	}
 	r.keys = loop.NewKeyed(cfg.Workers, r.look)
 	return r
 }
@@ -266,7 +267,7 @@ func (r *Reconciler) resync(ctx context.Context) {
 	defer cancel()
 	open, err := r.cfg.Reader.OpenAttempts(ctx)
 	if err != nil {
-		r.complain(ctx, "list open attempts", err)
+		r.trouble.Warn(ctx, "list open attempts", err)
 		return
 	}
 	// Spread over some time, so that very many are not looked at in the same instant.
@@ -278,19 +279,5 @@ func (r *Reconciler) resync(ctx context.Context) {
 			wait += r.cfg.OthersWait
 		}
 		r.keys.AddAfter(attempt, wait)
-	}
-}
-
-// complain logs trouble. What the whole cluster or the database has is told once a minute, not for each who meets it.
-func (r *Reconciler) complain(ctx context.Context, what string, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if !errors.Is(err, task.ErrUnavailable) {
-		r.cfg.Log.WarnContext(ctx, what, "error", err)
-		return
-	}
-	if held, pass := r.away.Pass(time.Now()); pass {
-		r.cfg.Log.WarnContext(ctx, what, "error", err, "like_it", held)
 	}
 }

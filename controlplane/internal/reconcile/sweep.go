@@ -41,7 +41,7 @@ func (r *Reconciler) raiseFence(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		r.complain(ctx, "compare the fences of database and cluster", err)
+		r.trouble.Warn(ctx, "compare the fences of database and cluster", err)
 		select {
 		case <-time.After(loop.Jitter(wait, 0.2)):
 		case <-ctx.Done():
@@ -71,14 +71,12 @@ func (r *Reconciler) doubt(ctx context.Context) error {
 	for {
 		select {
 		case <-r.cfg.Doubts:
-			r.onlyList.Store(true)
-			r.raiseFence(ctx)
 		case <-r.cfg.Reopened:
-			r.onlyList.Store(true)
-			r.raiseFence(ctx)
 		case <-ctx.Done():
 			return nil
 		}
+		r.onlyList.Store(true)
+		r.raiseFence(ctx)
 	}
 }
 
@@ -97,7 +95,7 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 	}
 	known, err := r.cfg.Ledger.Known(ctx, ids)
 	if err != nil {
-		r.complain(ctx, "compare cluster and database", err)
+		r.trouble.Warn(ctx, "compare cluster and database", err)
 		return false
 	}
 	for _, trace := range old {
@@ -112,7 +110,7 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 		}
 		r.cfg.Log.InfoContext(ctx, "remove an orphan", "namespace", trace.Namespace, "name", trace.Name, "attempt", trace.Attempt, "closed", exists)
 		if err := r.tidy(ctx, trace, exists); err != nil {
-			r.complain(ctx, fmt.Sprintf("remove the orphan %s/%s", trace.Namespace, trace.Name), err)
+			r.trouble.Warn(ctx, fmt.Sprintf("remove the orphan %s/%s", trace.Namespace, trace.Name), err)
 		}
 	}
 	return true

@@ -77,7 +77,7 @@ func (r *Reconciler) keepTail(ctx context.Context, a task.Attempt) {
 		return
 	}
 	if err := r.cfg.Tails.KeepLog(context.WithoutCancel(ctx), a.ID, tail); err != nil {
-		r.complain(ctx, "keep a log", err)
+		r.trouble.Warn(ctx, "keep a log", err)
 	}
 }
 

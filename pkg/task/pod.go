@@ -62,3 +62,15 @@ type Toleration struct {
 	Effect   string   `json:"effect,omitempty"` // NoSchedule, PreferNoSchedule, NoExecute
 	Seconds  *Seconds `json:"seconds,omitempty"`
 }
+
+// PodKey names what makes the pods of two Tasks the same to an admission: namespace, kind, class and Spec, whatever the
+// words of the command and the objects that hear of it.
+func (t Task) PodKey() string {
+	same := t.Spec
+	same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil
+	spec, err := json.Marshal(same)
+	if err != nil {
+		spec = []byte(t.ID) // never for a Spec; asking once more does no harm
+	}
+	return t.Namespace + "\n" + t.Kind + "\n" + t.Class.String() + "\n" + string(spec)
+}

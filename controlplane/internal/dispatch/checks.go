@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 )
@@ -27,7 +26,7 @@ func newChecks() *checks { return &checks{entries: map[string]*check{}} }
 
 // pass calls ask unless the same template has passed within a minute.
 func (all *checks) pass(ctx context.Context, c Claim, ask func(context.Context) error) error {
-	key, mine, now := template(c), false, time.Now()
+	key, mine, now := c.Task.PodKey(), false, time.Now()
 	all.mu.Lock()
 	entry := all.entries[key]
 	if entry == nil || !entry.until.IsZero() && now.After(entry.until) {
@@ -61,16 +60,4 @@ func (all *checks) answer(key string, entry *check, err error) {
 		}
 	}
 	close(entry.done)
-}
-
-// template names what makes the pods of two Tasks the same to an admission: namespace, kind, class and Spec, whatever the
-// words of its command.
-func template(c Claim) string {
-	same := c.Task.Spec
-	same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil
-	spec, err := json.Marshal(same)
-	if err != nil {
-		spec = []byte(c.Task.ID) // never for a Spec; asking once more does no harm
-	}
-	return c.Attempt.Namespace + "\n" + c.Attempt.Kind + "\n" + c.Task.Class.String() + "\n" + string(spec)
 }

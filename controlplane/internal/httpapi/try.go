@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -72,21 +71,16 @@ type triedPod struct {
 // podsOf finds the different pods of what was accepted. An item that repeats an earlier request makes none.
 func podsOf(done []Accepted) []*triedPod {
 	var all []*triedPod
-	byLook := map[string]*triedPod{}
+	byKey := map[string]*triedPod{}
 	for i, d := range done {
 		if d.Result == api.ResultRepeated {
 			continue
 		}
-		same := d.Task.Spec
-		same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil // no admission minds the words of a command
-		look, err := json.Marshal([]any{d.Task.Namespace, d.Task.Kind, d.Task.Class, same})
-		if err != nil {
-			look = []byte(d.Task.ID) // never for a Spec; asking once more does no harm
-		}
-		p := byLook[string(look)]
+		key := d.Task.PodKey()
+		p := byKey[key]
 		if p == nil {
 			p = &triedPod{task: d.Task}
-			byLook[string(look)] = p
+			byKey[key] = p
 			all = append(all, p)
 		}
 		p.items = append(p.items, i)

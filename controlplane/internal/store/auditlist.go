@@ -35,11 +35,8 @@ type AuditPage struct {
 func (s *Store) Audit(ctx context.Context, f AuditFilter) (AuditPage, error) {
 	limit := pageSize(f.Limit)
 	var page AuditPage
-	err := s.inTx(ctx, func(tx *gorm.DB) error {
+	err := s.narrowed(ctx, func(tx *gorm.DB) error {
 		page = AuditPage{}
-		if err := tx.Exec("SET LOCAL plan_cache_mode = force_custom_plan").Error; err != nil {
-			return err
-		}
 		db, err := f.narrow(tx.Table("slipway.audit"))
 		if err != nil {
 			return err

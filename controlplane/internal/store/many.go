@@ -31,11 +31,7 @@ type Picked struct{ ID, Namespace, Kind string }
 func (s *Store) Pick(ctx context.Context, f ListFilter, rule PickRule, most int) ([]Picked, error) {
 	f.Cursor = ""
 	var out []Picked
-	err := s.inTx(ctx, func(tx *gorm.DB) error {
-		// As for a list: a plan for these very values.
-		if err := tx.Exec("SET LOCAL plan_cache_mode = force_custom_plan").Error; err != nil {
-			return err
-		}
+	err := s.narrowed(ctx, func(tx *gorm.DB) error {
 		db, err := f.narrow(tx.Table("slipway.tasks AS t"))
 		if err != nil {
 			return err

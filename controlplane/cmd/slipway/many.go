@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"slipway.dev/slipway/pkg/api"
 )
@@ -20,11 +21,13 @@ type selecting struct {
 	endedSince, endedUntil           time.Duration
 	everywhere, preview, yes         bool
 	expect                           int32
+
+	own *pflag.FlagSet
 }
 
 // flags adds them to a verb.
 func (s *selecting) flags(c *cli, cmd *cobra.Command, states ...string) {
-	f := cmd.Flags()
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.StringVar(&s.state, "state", "", "all in this state")
 	f.StringVar(&s.reason, "reason", "", "all with this reason, as exit_code or evicted")
 	f.StringVar(&s.kind, "kind", "", "all of this kind")
@@ -37,6 +40,8 @@ func (s *selecting) flags(c *cli, cmd *cobra.Command, states ...string) {
 	f.BoolVar(&s.preview, "preview", false, "show what matches and do nothing; so it is without --yes")
 	f.BoolVar(&s.yes, "yes", false, "do it")
 	f.Int32Var(&s.expect, "expect", -1, "with --yes: only if exactly so many match")
+	s.own = f
+	cmd.Flags().AddFlagSet(f)
 	cmd.MarkFlagsMutuallyExclusive("preview", "yes")
 	c.completeKindFlag(cmd)
 	completeWords(cmd, "state", states...)
@@ -48,11 +53,7 @@ func (s *selecting) oneOrMany(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	chooses := false
-	for _, name := range []string{
-		"state", "reason", "kind", "queue", "lane", "label", "ended-since", "ended-until", "all-namespaces", "preview", "yes", "expect",
-	} {
-		chooses = chooses || cmd.Flags().Changed(name)
-	}
+	s.own.VisitAll(func(f *pflag.Flag) { chooses = chooses || f.Changed })
 	switch {
 	case len(args) == 0 && !chooses:
 		return usageError{errors.New("name a task, or say by flags which ones")}

@@ -41,7 +41,3 @@ CREATE TRIGGER attempts_claim BEFORE INSERT ON slipway.attempts FOR EACH ROW
     WHEN (slipway.session_version() < 3) EXECUTE FUNCTION slipway.refuse_older();
 CREATE TRIGGER attempts_end BEFORE UPDATE OF finished_at ON slipway.attempts FOR EACH ROW
     WHEN (slipway.session_version() < NEW.min_binary) EXECUTE FUNCTION slipway.refuse_older();
-
--- One run of the server with one fence sequence: a database that was restored, or whose standby took over, is another.
-CREATE FUNCTION slipway.lineage() RETURNS text LANGUAGE sql STABLE AS
-$$ SELECT pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) $$;

@@ -115,10 +115,11 @@ SELECT id, fence, finished_at IS NULL AS open, closed_at IS NOT NULL AS closed F
 WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS bigint));
 
 -- name: prove
--- Every later fence is larger than @above.
+-- Every later fence is larger than @above. The lineage is the server's run and the sequence itself: a database that was
+-- restored, or whose standby took over, shows another.
 SELECT f.was, f.lineage, CASE WHEN f.was < @above THEN setval('slipway.fences', CAST(@above AS bigint)) END AS raised
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS was,
-    slipway.lineage() AS lineage FROM slipway.fences) f;
+    pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage FROM slipway.fences) f;
 
 -- name: lineage
-SELECT slipway.lineage() AS lineage;
+SELECT pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage;

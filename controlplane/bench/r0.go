@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/store"
@@ -23,7 +24,8 @@ const (
 	conns = 16
 )
 
-// rounds is how often every scene is played, in turn; BENCH_ROUNDS changes it.
+// rounds is how often every scene is played, in turn; BENCH_ROUNDS changes it. BENCH_ONLY plays those alone whose name
+// holds it.
 func rounds() int {
 	const usual = 3
 	if n, err := strconv.Atoi(os.Getenv("BENCH_ROUNDS")); err == nil && n > 0 {
@@ -75,6 +77,9 @@ func R0(ctx context.Context, r *report.Report) (err error) {
 	}
 	for round := range rounds() {
 		for n, s := range scenes {
+			if !strings.Contains(s.name, os.Getenv("BENCH_ONLY")) {
+				continue
+			}
 			began := time.Now()
 			name := fmt.Sprintf("bench_%d_%d", round, n)
 			if err := admin(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template"); err != nil {

@@ -55,9 +55,10 @@ candidates AS MATERIALIZED (
         WHERE room.free > 0) l
     ORDER BY l.turn, l.rank LIMIT @want),
 taken AS (
+    -- By key alone, whatever the planner thinks of the table's size.
     SELECT l.key, l.namespace, l.kind FROM slipway.lanes l
-    WHERE l.key IN (SELECT key FROM candidates)
-        AND l.queue = @queue AND l.holder IS NULL AND l.ready_at IS NULL AND l.rank IS NOT NULL
+    WHERE l.key = ANY (ARRAY(SELECT key FROM candidates))
+        AND (l.queue = @queue AND l.holder IS NULL AND l.ready_at IS NULL AND l.rank IS NOT NULL) IS TRUE
     FOR NO KEY UPDATE SKIP LOCKED)
 SELECT coalesce((SELECT jsonb_agg(jsonb_build_object('key', key, 'namespace', namespace, 'kind', kind)) FROM taken), '[]') AS lanes,
     (SELECT count(*) FROM candidates) AS candidates, (SELECT count(*) FROM taken) AS taken,
@@ -71,7 +72,7 @@ picked AS (
     SELECT * FROM jsonb_to_recordset(CAST(@lanes AS jsonb)) AS x (key text, namespace text, kind text)),
 heads AS MATERIALIZED (
     SELECT h.*, coalesce(k.executor, h.executor) AS run_by FROM picked p
-    JOIN slipway.lanes l ON l.key = p.key
+    CROSS JOIN LATERAL (SELECT key, last_seq FROM slipway.lanes WHERE key = p.key LIMIT 1) l
     CROSS JOIN LATERAL (
         SELECT t.* FROM slipway.tasks t
         WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq ORDER BY t.seq LIMIT 1) h
@@ -103,7 +104,7 @@ told AS (
     SELECT c.key FROM slipway.tasks c JOIN fenced f ON c.parent = f.key WHERE f.children > 0)
 SELECT f.key, f.id, f.seq, f.lane, f.queue, f.namespace, f.kind, f.name, f.mode, f.class, f.executor, f.params, f.spec, f.labels,
     'running' AS state, f.outcome, f.reason, f.message, f.run_at, f.eligible_at, f.rank,
-    f.attempts + CASE WHEN f.children = 0 THEN 1 ELSE 0 END AS attempts, f.spent_retry, f.spent_lost, f.held, f.children,
+    f.attempts + CASE WHEN f.children = 0 THEN 1 ELSE 0 END AS attempts, f.spent_retry, f.spent_lost, f.held, f.children, f.absorbed,
     f.parent, p.id AS parent_id, f.retry_of, r.id AS retry_of_id, f.run_if, f.created_by, f.created_at,
     coalesce(f.started_at, clock.at) AS started_at,
     m.id AS attempt_id, m.number, f.fence, m.executor AS run_by, m.claimed_at

@@ -41,6 +41,7 @@ type Store struct {
 	wakes    wakes
 	beats    beats
 	waiting  waitingCounts
+	idle     idleLanes
 	proven   proven
 	deadlock deadlockCount
 }

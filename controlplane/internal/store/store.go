@@ -42,6 +42,7 @@ type Store struct {
 	beats    beats
 	waiting  waitingCounts
 	idle     idleLanes
+	ahead    ahead
 	proven   proven
 	deadlock deadlockCount
 }

@@ -50,6 +50,8 @@ var scenes = []scene{
 	{"cycles over 50 lanes", cycles(50)},
 	{"cycles over 1,000 lanes", cycles(1000)},
 	{"cycles behind 100,000", behind},
+	{"cycles under a long snapshot", snapshot},
+	{"a noisy tenant", noisy},
 }
 
 // bench is one scene's database.

@@ -8,14 +8,14 @@ import (
 	"slipway.dev/slipway/controlplane/internal/store"
 )
 
-// holding is a dispatcher whose Tasks take a while, and which notes how long those that it was told of have waited.
+// holding is a dispatcher whose Tasks take a while, and which notes how long those took that it was told of.
 type holding struct {
 	*rig
 	hold time.Duration
 
 	mu        sync.Mutex
 	submitted map[string]time.Time
-	waited    []time.Duration
+	took      []time.Duration
 }
 
 func (h *holding) note(id string) {
@@ -24,11 +24,11 @@ func (h *holding) note(id string) {
 	h.submitted[id] = time.Now()
 }
 
-func (h *holding) claimed(id string) {
+func (h *holding) ended(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at, told := h.submitted[id]; told {
-		h.waited = append(h.waited, time.Since(at))
+		h.took = append(h.took, time.Since(at))
 	}
 }
 
@@ -50,10 +50,12 @@ func (h *holding) dispatch(ctx context.Context) error {
 			return err
 		}
 		for _, c := range got.Claims {
-			h.claimed(c.Task.ID)
 			ends.Go(func() {
 				time.Sleep(h.hold)
-				_, _ = h.Finish(context.WithoutCancel(ctx), c.Attempt.ID, c.Attempt.Fence, success, store.Ending{}) // a slot that stays taken shows in the waits
+				_, err := h.Finish(context.WithoutCancel(ctx), c.Attempt.ID, c.Attempt.Fence, success, store.Ending{})
+				if err == nil { // one whose slot stays taken shows in the others
+					h.ended(c.Task.ID)
+				}
 			})
 		}
 	}

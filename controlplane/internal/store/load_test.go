@@ -169,3 +169,18 @@ func TestAnUrgentTaskGoesNextThoughMuchIsReadyBehindIt(t *testing.T) {
 		}
 	}
 }
+
+func TestAClaimWithRoomLeftFindsWhatOnlyAnotherReplicaKnows(t *testing.T) {
+	d := newDatabase(t)
+	for n := range 8 {
+		d.one(item(fmt.Sprint("volume:ns/", n)))
+	}
+	d.claim(2) // it is remembered where the rest begins
+	other := database{pgtest.Open(t, store.Config{URL: d.url, Replica: "b"}), t, d.url}
+	first := itemWith(func(it *store.Item) { it.Task.Class = task.Critical }).of("volume:ns/others")
+	elsewhere := itemWith(func(it *store.Item) { it.Task.Namespace = "elsewhere" }).of("volume:elsewhere/1")
+	other.enqueue(first, elsewhere)
+	if got := d.claim(20); len(got) != 8 {
+		t.Errorf("claimed %d, want the 6 that are left and 2 of the other replica", len(got))
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/store"
@@ -23,7 +24,8 @@ const (
 	conns = 16
 )
 
-// rounds is how often every scene is played, in turn; BENCH_ROUNDS changes it.
+// rounds is how often every scene is played, in turn; BENCH_ROUNDS changes it. BENCH_ONLY plays those alone whose name
+// holds it.
 func rounds() int {
 	const usual = 3
 	if n, err := strconv.Atoi(os.Getenv("BENCH_ROUNDS")); err == nil && n > 0 {
@@ -48,6 +50,8 @@ var scenes = []scene{
 	{"cycles over 50 lanes", cycles(50)},
 	{"cycles over 1,000 lanes", cycles(1000)},
 	{"cycles behind 100,000", behind},
+	{"cycles under a long snapshot", snapshot},
+	{"a noisy tenant", noisy},
 }
 
 // bench is one scene's database.
@@ -75,6 +79,9 @@ func R0(ctx context.Context, r *report.Report) (err error) {
 	}
 	for round := range rounds() {
 		for n, s := range scenes {
+			if !strings.Contains(s.name, os.Getenv("BENCH_ONLY")) {
+				continue
+			}
 			began := time.Now()
 			name := fmt.Sprintf("bench_%d_%d", round, n)
 			if err := admin(ctx, server, "CREATE DATABASE "+name+" TEMPLATE template"); err != nil {

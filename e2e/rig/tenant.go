@@ -100,6 +100,14 @@ func (r *Rig) makeTenant(t testing.TB) string {
 	return name
 }
 
+// Grant gives the user of a tenant one more ClusterRole there, for the length of the test.
+func (r *Rig) Grant(t testing.TB, namespace, role string) {
+	t.Helper()
+	name := Name("granted")
+	r.Kubectl(t, "create", "rolebinding", name, "-n", namespace, "--clusterrole="+role, "--serviceaccount="+namespace+":"+testerAccount)
+	t.Cleanup(func() { r.Kubectl(t, "delete", "rolebinding", name, "-n", namespace) })
+}
+
 func (r *Rig) authority(t testing.TB) []byte {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(r.Cluster.Kubeconfig)

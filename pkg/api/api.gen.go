@@ -502,8 +502,35 @@ type ChangeTask struct {
 	RunAt time.Time `json:"run_at,omitempty,omitzero"`
 }
 
+// CheckLanes defines model for CheckLanes.
+type CheckLanes struct {
+	// After Key of a lane; those after it are looked at. Default, from the first on.
+	After string `json:"after,omitempty,omitzero"`
+
+	// Limit Most lanes to look at. Default 500.
+	Limit int32 `json:"limit,omitempty,omitzero"`
+
+	// Repair Set right what differs. Default false.
+	Repair bool `json:"repair,omitempty,omitzero"`
+}
+
 // Class How urgent it is. One class is worth 120 s of waiting, so nothing starves.
 type Class string
+
+// CreateFreeze defines model for CreateFreeze.
+type CreateFreeze struct {
+	// Namespace Where it holds. Default, in every namespace.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Queue The queue that it holds for. Default, every one.
+	Queue string `json:"queue,omitempty,omitzero"`
+
+	// Reason Why, for people; Tasks that wait show it.
+	Reason string `json:"reason"`
+
+	// Seconds How long it holds, at most 30 days.
+	Seconds float64 `json:"seconds"`
+}
 
 // EnvSource Where the value of a variable comes from; exactly one of the three.
 type EnvSource struct {
@@ -600,6 +627,71 @@ type FinishRequest struct {
 
 	// RetryAfter Seconds until the next try, the handler's own wish. Default 0, the policy decides.
 	RetryAfter float64 `json:"retry_after,omitempty,omitzero"`
+}
+
+// ForceRelease defines model for ForceRelease.
+type ForceRelease struct {
+	// Key The key under which work is ordered, `family:namespace/name`.
+	Key Lane `json:"key"`
+
+	// Reason Why it is certain that nothing of the Attempt does harm any more, for people.
+	Reason string `json:"reason"`
+}
+
+// ForceReleased defines model for ForceReleased.
+type ForceReleased struct {
+	// Attempt Number of the Attempt that was ended.
+	Attempt int32 `json:"attempt"`
+
+	// Fence Its fence; what still runs under it can store nothing any more.
+	Fence int64 `json:"fence"`
+
+	// MayStillRun What has not been seen to end; for people.
+	MayStillRun []string `json:"may_still_run"`
+
+	// Outcome Why an Attempt ended. `succeeded`; `failed` (report, non-zero exit, signal, out of memory); `rejected`
+	// (permanent, never tried again); `timed_out`; `lost` (evicted, node gone, deleted); `canceled`.
+	Outcome Outcome `json:"outcome"`
+
+	// Reason Why the Attempt ended, as `force_released`.
+	Reason string `json:"reason"`
+
+	// State `queued`: accepted; waits for its lane, its queue or its back-off. `running`: holds its lane. `succeeded`,
+	// `failed`, `canceled`: ended, never changes again.
+	State State `json:"state"`
+
+	// Task A UUID in lower case.
+	Task ID `json:"task"`
+}
+
+// Freeze Nothing begins where it holds.
+type Freeze struct {
+	// Actor Who made it.
+	Actor string `json:"actor"`
+
+	// CreatedAt Since when.
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExpiresAt When it ends by itself.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// ID Its number.
+	ID int64 `json:"id"`
+
+	// Namespace Where it holds; absent, in every namespace.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Queue The queue that it holds for; absent, every one.
+	Queue string `json:"queue,omitempty,omitzero"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+}
+
+// FreezeList defines model for FreezeList.
+type FreezeList struct {
+	// Items The oldest first.
+	Items []Freeze `json:"items"`
 }
 
 // HeartbeatAnswer defines model for HeartbeatAnswer.
@@ -725,6 +817,64 @@ type Labels map[string]string
 // Lane The key under which work is ordered, `family:namespace/name`.
 type Lane = string
 
+// LaneCheck What some lanes show beside what their Tasks say.
+type LaneCheck struct {
+	// Checked Lanes that were looked at.
+	Checked int32 `json:"checked"`
+
+	// Differences None, unless Slipway has a fault.
+	Differences []LaneDifference `json:"differences"`
+
+	// Next The `after` that goes on; absent where that was all.
+	Next string `json:"next,omitempty,omitzero"`
+}
+
+// LaneDifference defines model for LaneDifference.
+type LaneDifference struct {
+	// Derived What its Tasks say.
+	Derived string `json:"derived"`
+
+	// Field What differs, as `holder` or `head`; `row` where there is no lane, or one too many.
+	Field string `json:"field"`
+
+	// Lane Key of the lane.
+	Lane string `json:"lane"`
+
+	// Repaired Whether it was set right.
+	Repaired bool `json:"repaired"`
+
+	// Shown What the lane shows; Tasks are shown by their id.
+	Shown string `json:"shown"`
+}
+
+// LanePlace A Task that waits in a lane.
+type LanePlace struct {
+	// Absorbed Later submits that it has absorbed.
+	Absorbed int32 `json:"absorbed,omitempty,omitzero"`
+
+	// Class How urgent it is. One class is worth 120 s of waiting, so nothing starves.
+	Class Class `json:"class"`
+
+	// CreatedAt When it was accepted.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Held Whether it is held.
+	Held bool `json:"held,omitempty,omitzero"`
+
+	// Kind Its kind.
+	Kind string `json:"kind"`
+
+	// Mode How the lane treats several Tasks. `strict`: all, in order. `latest`: a newer one is absorbed by the lane's
+	// queued tail of the same kind. `parallel`: no order.
+	Mode Mode `json:"mode"`
+
+	// Position 1 is next.
+	Position int32 `json:"position"`
+
+	// Task A UUID in lower case.
+	Task ID `json:"task"`
+}
+
 // LaneState What stands under one key.
 type LaneState struct {
 	// Fence Number of the last claim; 0 before the first.
@@ -741,6 +891,9 @@ type LaneState struct {
 
 	// Kind Kind of its head.
 	Kind string `json:"kind"`
+
+	// Line The first 100 of those that wait in it, in the order in which they will run.
+	Line []LanePlace `json:"line,omitempty,omitzero"`
 
 	// Namespace A Kubernetes namespace.
 	Namespace Namespace `json:"namespace"`
@@ -1213,6 +1366,9 @@ type SubmitTask struct {
 
 // Task defines model for Task.
 type Task struct {
+	// Absorbed Later submits that it has absorbed, in mode `latest`.
+	Absorbed int32 `json:"absorbed,omitempty,omitzero"`
+
 	// Attempt The newest Attempt.
 	Attempt *Attempt `json:"attempt,omitempty"`
 
@@ -1480,6 +1636,12 @@ type ListAuditParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListFreezesParams defines parameters for ListFreezes.
+type ListFreezesParams struct {
+	// Namespace Only those that hold for this namespace. Default, all.
+	Namespace *Namespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+}
+
 // GetLaneParams defines parameters for GetLane.
 type GetLaneParams struct {
 	// Key Key of the lane.
@@ -1585,8 +1747,17 @@ type RetryTasksParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// CreateFreezeJSONRequestBody defines body for CreateFreeze for application/json ContentType.
+type CreateFreezeJSONRequestBody = CreateFreeze
+
 // ChangeKindJSONRequestBody defines body for ChangeKind for application/json ContentType.
 type ChangeKindJSONRequestBody = ChangeKind
+
+// CheckLanesJSONRequestBody defines body for CheckLanes for application/json ContentType.
+type CheckLanesJSONRequestBody = CheckLanes
+
+// ForceReleaseLaneJSONRequestBody defines body for ForceReleaseLane for application/json ContentType.
+type ForceReleaseLaneJSONRequestBody = ForceRelease
 
 // ChangeQueueJSONRequestBody defines body for ChangeQueue for application/json ContentType.
 type ChangeQueueJSONRequestBody = ChangeQueue

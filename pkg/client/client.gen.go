@@ -100,6 +100,40 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/audit (the `ListAudit` operationId).
 	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListFreezes List the freezes in force
+	//
+	// Needs `list` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+	//
+	// Corresponds with GET /v1/freezes (the `ListFreezes` operationId).
+	ListFreezes(ctx context.Context, params *ListFreezesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateFreezeWithBody Let nothing begin in a namespace, in a queue or at all, for a while
+	//
+	// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+	// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+	CreateFreezeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateFreeze Let nothing begin in a namespace, in a queue or at all, for a while
+	//
+	// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+	// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+	CreateFreeze(ctx context.Context, body CreateFreezeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndFreeze End a freeze before its time
+	//
+	// Needs `delete` on `freezes` in its namespace, or cluster-wide where it has none.
+	//
+	// Corresponds with DELETE /v1/freezes/{id} (the `EndFreeze` operationId).
+	EndFreeze(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListKinds List the kinds with their defaults
 	//
 	// Needs an identity and no right.
@@ -133,6 +167,54 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/lanes (the `GetLane` operationId).
 	GetLane(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckLanesWithBody Rebuild from the Tasks what some lanes must show, and compare
+	//
+	// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+	// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+	// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+	// `update`, both cluster-wide.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+	CheckLanesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckLanes Rebuild from the Tasks what some lanes must show, and compare
+	//
+	// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+	// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+	// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+	// `update`, both cluster-wide.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+	CheckLanes(ctx context.Context, body CheckLanesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ForceReleaseLaneWithBody Take a lane from the Attempt that holds it
+	//
+	// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+	// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+	// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+	// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+	ForceReleaseLaneWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ForceReleaseLane Take a lane from the Attempt that holds it
+	//
+	// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+	// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+	// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+	// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+	ForceReleaseLane(ctx context.Context, body ForceReleaseLaneJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetLimits Read what a namespace may use, and what it uses
 	//
@@ -496,6 +578,80 @@ func (c *Wire) ListAudit(ctx context.Context, params *ListAuditParams, reqEditor
 	return c.Client.Do(req)
 }
 
+// ListFreezes List the freezes in force
+//
+// Needs `list` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+//
+// Corresponds with GET /v1/freezes (the `ListFreezes` operationId).
+func (c *Wire) ListFreezes(ctx context.Context, params *ListFreezesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFreezesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateFreezeWithBody Let nothing begin in a namespace, in a queue or at all, for a while
+//
+// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+func (c *Wire) CreateFreezeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateFreezeRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateFreeze Let nothing begin in a namespace, in a queue or at all, for a while
+//
+// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+func (c *Wire) CreateFreeze(ctx context.Context, body CreateFreezeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateFreezeRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndFreeze End a freeze before its time
+//
+// Needs `delete` on `freezes` in its namespace, or cluster-wide where it has none.
+//
+// Corresponds with DELETE /v1/freezes/{id} (the `EndFreeze` operationId).
+func (c *Wire) EndFreeze(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndFreezeRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListKinds List the kinds with their defaults
 //
 // Needs an identity and no right.
@@ -560,6 +716,94 @@ func (c *Wire) ChangeKind(ctx context.Context, kind KindName, body ChangeKindJSO
 // Corresponds with GET /v1/lanes (the `GetLane` operationId).
 func (c *Wire) GetLane(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLaneRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckLanesWithBody Rebuild from the Tasks what some lanes must show, and compare
+//
+// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+// `update`, both cluster-wide.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+func (c *Wire) CheckLanesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckLanesRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckLanes Rebuild from the Tasks what some lanes must show, and compare
+//
+// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+// `update`, both cluster-wide.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+func (c *Wire) CheckLanes(ctx context.Context, body CheckLanesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckLanesRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ForceReleaseLaneWithBody Take a lane from the Attempt that holds it
+//
+// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+func (c *Wire) ForceReleaseLaneWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForceReleaseLaneRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ForceReleaseLane Take a lane from the Attempt that holds it
+//
+// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+func (c *Wire) ForceReleaseLane(ctx context.Context, body ForceReleaseLaneJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewForceReleaseLaneRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1401,6 +1645,134 @@ func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request,
 	return req, nil
 }
 
+// NewListFreezesRequest constructs an http.Request for the ListFreezes method
+func NewListFreezesRequest(server string, params *ListFreezesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/freezes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Namespace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "namespace", *params.Namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateFreezeRequest calls the generic CreateFreeze builder with application/json body
+func NewCreateFreezeRequest(server string, body CreateFreezeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateFreezeRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateFreezeRequestWithBody constructs an http.Request for the CreateFreeze method, with any body, and a specified content type
+func NewCreateFreezeRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/freezes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewEndFreezeRequest constructs an http.Request for the EndFreeze method
+func NewEndFreezeRequest(server string, id int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/freezes/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListKindsRequest constructs an http.Request for the ListKinds method
 func NewListKindsRequest(server string) (*http.Request, error) {
 	var err error
@@ -1521,6 +1893,86 @@ func NewGetLaneRequest(server string, params *GetLaneParams) (*http.Request, err
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewCheckLanesRequest calls the generic CheckLanes builder with application/json body
+func NewCheckLanesRequest(server string, body CheckLanesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCheckLanesRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCheckLanesRequestWithBody constructs an http.Request for the CheckLanes method, with any body, and a specified content type
+func NewCheckLanesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/lanes:check")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewForceReleaseLaneRequest calls the generic ForceReleaseLane builder with application/json body
+func NewForceReleaseLaneRequest(server string, body ForceReleaseLaneJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewForceReleaseLaneRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewForceReleaseLaneRequestWithBody constructs an http.Request for the ForceReleaseLane method, with any body, and a specified content type
+func NewForceReleaseLaneRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/lanes:force-release")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -2847,6 +3299,44 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/audit (the `ListAudit` operationId).
 	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
 
+	// ListFreezesWithResponse List the freezes in force
+	//
+	// Needs `list` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/freezes (the `ListFreezes` operationId).
+	ListFreezesWithResponse(ctx context.Context, params *ListFreezesParams, reqEditors ...RequestEditorFn) (*ListFreezesResponse, error)
+
+	// CreateFreezeWithBodyWithResponse Let nothing begin in a namespace, in a queue or at all, for a while
+	//
+	// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+	// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+	CreateFreezeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateFreezeResponse, error)
+
+	// CreateFreezeWithResponse Let nothing begin in a namespace, in a queue or at all, for a while
+	//
+	// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+	// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+	CreateFreezeWithResponse(ctx context.Context, body CreateFreezeJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateFreezeResponse, error)
+
+	// EndFreezeWithResponse End a freeze before its time
+	//
+	// Needs `delete` on `freezes` in its namespace, or cluster-wide where it has none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/freezes/{id} (the `EndFreeze` operationId).
+	EndFreezeWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*EndFreezeResponse, error)
+
 	// ListKindsWithResponse List the kinds with their defaults
 	//
 	// Needs an identity and no right.
@@ -2884,6 +3374,54 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/lanes (the `GetLane` operationId).
 	GetLaneWithResponse(ctx context.Context, params *GetLaneParams, reqEditors ...RequestEditorFn) (*GetLaneResponse, error)
+
+	// CheckLanesWithBodyWithResponse Rebuild from the Tasks what some lanes must show, and compare
+	//
+	// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+	// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+	// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+	// `update`, both cluster-wide.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+	CheckLanesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckLanesResponse, error)
+
+	// CheckLanesWithResponse Rebuild from the Tasks what some lanes must show, and compare
+	//
+	// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+	// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+	// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+	// `update`, both cluster-wide.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+	CheckLanesWithResponse(ctx context.Context, body CheckLanesJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckLanesResponse, error)
+
+	// ForceReleaseLaneWithBodyWithResponse Take a lane from the Attempt that holds it
+	//
+	// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+	// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+	// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+	// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+	ForceReleaseLaneWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceReleaseLaneResponse, error)
+
+	// ForceReleaseLaneWithResponse Take a lane from the Attempt that holds it
+	//
+	// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+	// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+	// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+	// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+	ForceReleaseLaneWithResponse(ctx context.Context, body ForceReleaseLaneJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceReleaseLaneResponse, error)
 
 	// GetLimitsWithResponse Read what a namespace may use, and what it uses
 	//
@@ -3276,6 +3814,79 @@ func (r ListAuditResponse) StatusCode() int {
 	return 0
 }
 
+type ListFreezesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FreezeList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFreezesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFreezesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type CreateFreezeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Freeze
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateFreezeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateFreezeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type EndFreezeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r EndFreezeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndFreezeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
 type ListKindsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -3345,6 +3956,56 @@ func (r GetLaneResponse) Status() string {
 
 // StatusCode returns HTTPResponse.StatusCode
 func (r GetLaneResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type CheckLanesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LaneCheck
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckLanesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckLanesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type ForceReleaseLaneResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ForceReleased
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r ForceReleaseLaneResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ForceReleaseLaneResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -3997,6 +4658,68 @@ func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params 
 	return ParseListAuditResponse(rsp)
 }
 
+// ListFreezesWithResponse List the freezes in force
+//
+// Needs `list` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/freezes (the `ListFreezes` operationId).
+func (c *ClientWithResponses) ListFreezesWithResponse(ctx context.Context, params *ListFreezesParams, reqEditors ...RequestEditorFn) (*ListFreezesResponse, error) {
+	rsp, err := c.ListFreezes(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFreezesResponse(rsp)
+}
+
+// CreateFreezeWithBodyWithResponse Let nothing begin in a namespace, in a queue or at all, for a while
+//
+// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+func (c *ClientWithResponses) CreateFreezeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateFreezeResponse, error) {
+	rsp, err := c.CreateFreezeWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateFreezeResponse(rsp)
+}
+
+// CreateFreezeWithResponse Let nothing begin in a namespace, in a queue or at all, for a while
+//
+// Tasks are accepted and wait as `frozen`, with who and why. What runs goes on, a cancel passes, and nobody's own
+// pause is touched. Needs `create` on `freezes` in `namespace`, or cluster-wide where no namespace is given.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/freezes (the `CreateFreeze` operationId).
+func (c *ClientWithResponses) CreateFreezeWithResponse(ctx context.Context, body CreateFreezeJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateFreezeResponse, error) {
+	rsp, err := c.CreateFreeze(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateFreezeResponse(rsp)
+}
+
+// EndFreezeWithResponse End a freeze before its time
+//
+// Needs `delete` on `freezes` in its namespace, or cluster-wide where it has none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/freezes/{id} (the `EndFreeze` operationId).
+func (c *ClientWithResponses) EndFreezeWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*EndFreezeResponse, error) {
+	rsp, err := c.EndFreeze(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndFreezeResponse(rsp)
+}
+
 // ListKindsWithResponse List the kinds with their defaults
 //
 // Needs an identity and no right.
@@ -4057,6 +4780,78 @@ func (c *ClientWithResponses) GetLaneWithResponse(ctx context.Context, params *G
 		return nil, err
 	}
 	return ParseGetLaneResponse(rsp)
+}
+
+// CheckLanesWithBodyWithResponse Rebuild from the Tasks what some lanes must show, and compare
+//
+// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+// `update`, both cluster-wide.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+func (c *ClientWithResponses) CheckLanesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckLanesResponse, error) {
+	rsp, err := c.CheckLanesWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckLanesResponse(rsp)
+}
+
+// CheckLanesWithResponse Rebuild from the Tasks what some lanes must show, and compare
+//
+// Reads lanes in the order of their keys, at most `limit` after the one named, without a lock: one moment of the
+// database. With `repair` each lane that differs is looked at again under its own lock and set right, with an audit
+// entry. Nothing is to be found: a difference is a fault of Slipway. Needs `list` on `lanes`, and with `repair`
+// `update`, both cluster-wide.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/lanes:check (the `CheckLanes` operationId).
+func (c *ClientWithResponses) CheckLanesWithResponse(ctx context.Context, body CheckLanesJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckLanesResponse, error) {
+	rsp, err := c.CheckLanes(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckLanesResponse(rsp)
+}
+
+// ForceReleaseLaneWithBodyWithResponse Take a lane from the Attempt that holds it
+//
+// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+func (c *ClientWithResponses) ForceReleaseLaneWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForceReleaseLaneResponse, error) {
+	rsp, err := c.ForceReleaseLaneWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseForceReleaseLaneResponse(rsp)
+}
+
+// ForceReleaseLaneWithResponse Take a lane from the Attempt that holds it
+//
+// Ends the live Attempt without the proof that nothing of it runs any more: as `lost`/`force_released`, unless a stop
+// or a report that is stored decides. What it still has in the cluster is deleted, which stops nothing on a node that
+// does not answer: the answer names what may still run. 409 where nothing holds the lane, or a composite Task does,
+// which is canceled instead. Needs `update` on `lanes` in the namespace that the key names.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/lanes:force-release (the `ForceReleaseLane` operationId).
+func (c *ClientWithResponses) ForceReleaseLaneWithResponse(ctx context.Context, body ForceReleaseLaneJSONRequestBody, reqEditors ...RequestEditorFn) (*ForceReleaseLaneResponse, error) {
+	rsp, err := c.ForceReleaseLane(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseForceReleaseLaneResponse(rsp)
 }
 
 // GetLimitsWithResponse Read what a namespace may use, and what it uses
@@ -4661,6 +5456,101 @@ func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 	return response, nil
 }
 
+// ParseListFreezesResponse parses an HTTP response from a ListFreezesWithResponse call
+func ParseListFreezesResponse(rsp *http.Response) (*ListFreezesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFreezesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FreezeList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateFreezeResponse parses an HTTP response from a CreateFreezeWithResponse call
+func ParseCreateFreezeResponse(rsp *http.Response) (*CreateFreezeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateFreezeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Freeze
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEndFreezeResponse parses an HTTP response from a EndFreezeWithResponse call
+func ParseEndFreezeResponse(rsp *http.Response) (*EndFreezeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndFreezeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListKindsResponse parses an HTTP response from a ListKindsWithResponse call
 func ParseListKindsResponse(rsp *http.Response) (*ListKindsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -4743,6 +5633,72 @@ func ParseGetLaneResponse(rsp *http.Response) (*GetLaneResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest LaneState
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCheckLanesResponse parses an HTTP response from a CheckLanesWithResponse call
+func ParseCheckLanesResponse(rsp *http.Response) (*CheckLanesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckLanesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LaneCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseForceReleaseLaneResponse parses an HTTP response from a ForceReleaseLaneWithResponse call
+func ParseForceReleaseLaneResponse(rsp *http.Response) (*ForceReleaseLaneResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ForceReleaseLaneResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ForceReleased
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

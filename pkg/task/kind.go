@@ -1,6 +1,9 @@
 package task
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Mode is how a lane treats several Tasks.
 type Mode string
@@ -34,6 +37,9 @@ const (
 
 // Class is how urgent a Task is. One class is worth 120 s of waiting, so nothing starves.
 type Class int16
+
+// ClassStep is what one class is worth; the database's rank has it too.
+const ClassStep = 120 * time.Second
 
 // The classes, most urgent first.
 const (

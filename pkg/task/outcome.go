@@ -46,6 +46,7 @@ const (
 	ReasonInvalid         Reason = "invalid"           // the API server refused the spec as invalid or forbidden
 	ReasonCannotRun       Reason = "cannot_run"        // the command does not exist or cannot be executed
 	ReasonNamespace       Reason = "namespace_gone"    // the namespace does not exist or is being deleted
+	ReasonForceReleased   Reason = "force_released"    // somebody took its lane from it by hand
 	ReasonNameTaken       Reason = "name_taken"        // another's Job bears the name: the next number is taken
 	ReasonRunDeadline     Reason = "deadline"          // the run deadline passed
 	ReasonStartDeadline   Reason = "start"             // nothing started before the start deadline

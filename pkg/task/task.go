@@ -57,6 +57,7 @@ type Task struct {
 	RetryOf  string // id of the ended Task that it repeats
 	Root     string // id of the first Task of a chain of such repeats; empty: it is none
 	Children int    // how many it was given
+	Absorbed int    // later submits of its lane that it took in, in mode latest
 
 	CancelAt  time.Time // zero: nobody asked
 	CancelBy  string

@@ -56,7 +56,7 @@ func (c *cli) auditVerb() *cobra.Command {
 	f.DurationVar(&since, "since", 0, "done at most so long ago, as 90m")
 	f.Int32Var(&most, "limit", 50, "most entries on the page")
 	f.StringVar(&cursor, "cursor", "", "where to go on, as the page before says")
-	completeWords(cmd, "resource", "tasks", "queues", "kinds", "freezes")
+	completeWords(cmd, "resource", "tasks", "queues", "kinds", "lanes", "freezes")
 	return cmd
 }
 

@@ -90,6 +90,7 @@ func taskRows(t api.Task) [][2]string {
 		{"progress", progress(t)},
 		{"attempts", strconv.Itoa(int(t.AttemptsMade))},
 		{"spent", spent(t)},
+		{"absorbed", some(t.Absorbed)},
 		{"retry of", t.RetryOf},
 		{"objects", objects(t.Objects)},
 	}
@@ -102,6 +103,14 @@ func taskRows(t api.Task) [][2]string {
 	return append(rows,
 		[2]string{"created", instant(t.CreatedAt) + " by " + t.CreatedBy},
 		[2]string{"started", instant(t.StartedAt)}, [2]string{"ended", instant(t.EndedAt)})
+}
+
+// some is a number that says nothing where it is zero.
+func some(n int32) string {
+	if n == 0 {
+		return ""
+	}
+	return whole(n)
 }
 
 func objects(all []api.NamedObject) string {

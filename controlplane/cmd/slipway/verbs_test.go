@@ -94,11 +94,16 @@ func TestTablesAreAsTheGoldenFilesShow(t *testing.T) {
 		"GET /v1/queues":             `{"items":[{"name":"default","cap":50,"ns_cap":20,"max_queued":10000,"burst":1,"queued":0,"running":0},` + queue + `]}`,
 		"GET /v1/limits/shop":        `{"namespace":"shop","items":[{"queue":"default","cap":50,"ns_cap":20,"max_queued":10000,"queued":4,"running":2}]}`,
 		"GET /v1/audit":              `{"items":[{"at":"2026-11-30T10:00:00Z","actor":"ada","verb":"pause","resource":"queues","name":"volume","peer":"10.1.2.3","request_id":"r-1","before":{"paused":false},"after":{"paused":true}},{"at":"2026-11-30T09:00:00Z","actor":"bob","verb":"cancel","resource":"tasks","name":"t-1","namespace":"shop"}],"next":"abc"}`,
-		"GET /v1/lanes":              `{"key":"volume:shop/data","queue":"volume","namespace":"shop","kind":"volume.resize","fence":12,"holder":"t-9","head":"t-1","queued":2,"waiting":{"reason":"lane","note":"t-9 runs"}}`,
+		"GET /v1/lanes": `{"key":"volume:shop/data","queue":"volume","namespace":"shop","kind":"volume.resize","fence":12,"holder":"t-9","head":"t-1","queued":2,"waiting":{"reason":"lane","note":"t-9 runs"},
+"line":[{"position":1,"task":"t-1","kind":"volume.resize","class":"normal","mode":"strict","held":true},{"position":2,"task":"t-3","kind":"volume.observe","class":"high","mode":"latest","absorbed":4}]}`,
+		"GET /v1/freezes":              `{"items":[{"id":7,"namespace":"shop","actor":"ada","reason":"storage is being moved","expires_at":"` + time.Now().Add(90*time.Minute+30*time.Second).UTC().Format(time.RFC3339) + `"},{"id":8,"queue":"backup","actor":"bob","reason":"full"}]}`,
+		"POST /v1/lanes:check":         `{"checked":500,"differences":[{"lane":"volume:shop/a","field":"head","shown":"t-1","derived":"t-2","repaired":true}]}`,
+		"POST /v1/lanes:force-release": `{"task":"t-9","state":"queued","outcome":"lost","reason":"force_released","attempt":2,"fence":12,"may_still_run":["pod a on node n1"]}`,
 	}}
 	for name, args := range map[string][]string{
 		"get": {"get", "t-1"}, "list": {"list"}, "explain": {"explain", "t-2"}, "kinds": {"kinds"}, "kind": {"kinds", "volume.resize"},
 		"kind-free": {"kinds", "command.run"}, "queues": {"queues"}, "limits": {"queues", "-n", "shop"}, "lane": {"lanes", "volume:shop/data"},
+		"freezes": {"freezes", "-n", "shop"}, "check": {"lanes", "check"}, "force": {"lanes", "force-release", "volume:shop/data", "--reason", "off"},
 		"dry-run": {"submit", "-n", "shop", "--dry-run", "--", "true"}, "audit": {"audit", "-A"}, "audit-json": {"audit", "-n", "shop", "-o", "json"}, "explain-yaml": {"explain", "t-2", "-o", "yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +127,8 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		"POST /v1/tasks": queuedTask, "POST /v1/tasks/t-2/retry": queuedTask, "POST /v1/tasks/t-1/hold": queuedTask, "POST /v1/tasks/t-1/unhold": queuedTask,
 		"GET /v1/tasks/t-1": strings.ReplaceAll(queuedTask, `"queued"`, `"succeeded"`), "GET /v1/kinds": kinds, "POST /v1/queues/volume/pause": queue,
 		"POST /v1/queues/volume/resume": queue, "POST /v1/queues/volume/drain": queue, "PATCH /v1/kinds/volume.resize": `{"name":"volume.resize"}`,
-		"GET /v1/version": `{"version":"1.2.3"}`, "GET /v1/audit": `{"items":[]}`,
+		"GET /v1/version": `{"version":"1.2.3"}`, "GET /v1/audit": `{"items":[]}`, "GET /v1/freezes": `{"items":[]}`, "POST /v1/freezes": `{"id":7}`, "DELETE /v1/freezes/7": "",
+		"POST /v1/lanes:force-release": `{"task":"t-9"}`, "POST /v1/lanes:check": `{"checked":1,"differences":[{"lane":"volume:shop/a","field":"head"}],"next":"volume:shop/m"}`,
 		"PATCH /v1/tasks/t-1": queuedTask, "DELETE /v1/tasks/t-2": "", "PATCH /v1/queues/volume": queue,
 	}}
 	for _, tc := range []struct {
@@ -159,6 +165,16 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		{"queues drain volume", 0, "POST /v1/queues/volume/drain {}"},
 		{"lanes volume:shop/absent", 1, "GET /v1/lanes?key=volume%3Ashop%2Fabsent"},
 		{"lanes", 2, ""},
+		{"lanes check --repair", 1, `POST /v1/lanes:check {"repair":true}|POST /v1/lanes:check {"after":"volume:shop/m","repair":true}`},
+		{"lanes force-release volume:shop/a --reason off", 0, `POST /v1/lanes:force-release {"key":"volume:shop/a","reason":"off"}`},
+		{"lanes force-release volume:shop/a", 2, ""},
+		{"freezes -n shop", 0, "GET /v1/freezes?namespace=shop"},
+		{"freezes -A", 0, "GET /v1/freezes"},
+		{"freezes create -n shop --reason moving --for 2h", 0, `POST /v1/freezes {"namespace":"shop","reason":"moving","seconds":7200}`},
+		{"freezes create -A --queue backup --reason full --for 30m", 0, `POST /v1/freezes {"queue":"backup","reason":"full","seconds":1800}`},
+		{"freezes create -n shop --reason moving", 2, ""},
+		{"freezes end 7", 0, "DELETE /v1/freezes/7"},
+		{"freezes end x", 2, ""},
 		{"audit -A --limit 9 --actor ada --verb pause --resource queues --name volume --cursor abc", 0, "GET /v1/audit?actor=ada&verb=pause&resource=queues&name=volume&limit=9&cursor=abc"},
 		{"audit -n shop", 0, "GET /v1/audit?namespace=shop&limit=50"},
 		{"version", 0, "GET /v1/version"},

@@ -174,7 +174,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
 		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep, Outage: p.config.AuthOutage}),
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
-		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Audit: e,
+		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Freezer: standing{p.store}, Lanes: standing{p.store}, Audit: e,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store, p.tell},
 		Pods:       pods{p.cluster},
@@ -255,7 +255,7 @@ func (p plane) loops() loops {
 		Poll: p.config.Poll, Concurrent: p.config.Launches,
 	})
 	l.settler = settle.New(settle.Config{
-		Steps: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
+		Steps: p.store, Lanes: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
 	})
 	return l
 }

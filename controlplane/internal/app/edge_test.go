@@ -77,7 +77,7 @@ func townOver(t *testing.T, s *store.Store, known *kinds.Registry) *town {
 	gate, e := gatekeeper{c}, edge{store: s, counts: newCounts()}
 	server, err := httpapi.New(httpapi.Config{
 		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate}),
-		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Runners: runners{s, silence{}}, Pods: pods{c}, Cluster: c, Audit: e,
+		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Freezer: standing{s}, Lanes: standing{s}, Runners: runners{s, silence{}}, Pods: pods{c}, Cluster: c, Audit: e,
 		Logs: journal{logs.New(noPods{}, e)}, Kinds: known, SessionKey: s.SessionKey(), Log: quiet,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/store"
@@ -48,7 +49,61 @@ func (s standing) SwitchKind(ctx context.Context, kind string, to httpapi.Switch
 // Lane reads a lane.
 func (s standing) Lane(ctx context.Context, key string) (httpapi.LaneView, error) {
 	l, err := s.store.Lane(ctx, key)
-	return httpapi.LaneView(l), known(err)
+	out := httpapi.LaneView{
+		Key: l.Key, Queue: l.Queue, Namespace: l.Namespace, Kind: l.Kind, Fence: l.Fence, Holder: l.Holder, Head: l.Head,
+		Queued: l.Queued, Wait: l.Wait, WaitNote: l.WaitNote, WaitsFor: l.WaitsFor, Line: make([]httpapi.PlaceView, len(l.Line)),
+	}
+	for i, p := range l.Line {
+		out.Line[i] = httpapi.PlaceView(p)
+	}
+	return out, known(err)
+}
+
+// CheckLanes compares lanes with their Tasks.
+func (s standing) CheckLanes(ctx context.Context, after string, limit int) (httpapi.CheckView, error) {
+	c, err := s.store.CheckLanes(ctx, after, limit)
+	return httpapi.CheckView{Checked: c.Checked, Differences: differences(c.Differences), Next: c.Next}, known(err)
+}
+
+// RepairLane sets right what a lane shows.
+func (s standing) RepairLane(ctx context.Context, key, by string) ([]httpapi.DifferenceView, error) {
+	all, err := s.store.RepairLane(from(ctx), key, by)
+	return differences(all), known(err)
+}
+
+func differences(all []store.LaneDifference) []httpapi.DifferenceView {
+	out := make([]httpapi.DifferenceView, len(all))
+	for i, d := range all {
+		out[i] = httpapi.DifferenceView(d)
+	}
+	return out
+}
+
+// ForceRelease takes a lane from its holder.
+func (s standing) ForceRelease(ctx context.Context, key, by, reason string) (httpapi.Released, error) {
+	r, err := s.store.ForceRelease(from(ctx), key, by, reason)
+	return httpapi.Released(r), edgeError(err)
+}
+
+// Freezes lists the freezes in force.
+func (s standing) Freezes(ctx context.Context) ([]httpapi.FreezeView, error) {
+	all, err := s.store.Freezes(ctx)
+	out := make([]httpapi.FreezeView, len(all))
+	for i, f := range all {
+		out[i] = httpapi.FreezeView(f)
+	}
+	return out, known(err)
+}
+
+// Freeze lets nothing begin where it holds.
+func (s standing) Freeze(ctx context.Context, f httpapi.FreezeView, d time.Duration) (httpapi.FreezeView, error) {
+	made, err := s.store.Freeze(from(ctx), store.Freeze(f), d)
+	return httpapi.FreezeView(made), known(err)
+}
+
+// Thaw ends a freeze before its time.
+func (s standing) Thaw(ctx context.Context, id int64, by string) error {
+	return known(s.store.Thaw(from(ctx), id, by))
 }
 
 // Limits reads the limits of a namespace.

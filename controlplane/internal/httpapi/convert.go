@@ -14,7 +14,7 @@ func wireTask(t task.Task, v View) api.Task {
 		ID: t.ID, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Queue: t.Queue, Class: api.Class(t.Class.String()),
 		Mode: api.Mode(t.Mode), State: api.State(t.State), Phase: api.Phase(phase(t, v)),
 		Outcome: api.Outcome(t.Outcome), Reason: string(t.Reason), Message: t.Message,
-		Params: t.Params, Result: t.Result, Labels: t.Labels, AttemptsMade: int32(t.Attempts),
+		Params: t.Params, Result: t.Result, Labels: t.Labels, AttemptsMade: int32(t.Attempts), Absorbed: int32(t.Absorbed),
 		Spent:     api.Spent{Attempts: int32(t.SpentRetry), Lost: int32(t.SpentLost)},
 		CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt.UTC(), StartedAt: utc(t.StartedAt), EndedAt: utc(t.EndedAt),
 		CancelAt: utc(t.CancelAt), CancelBy: t.CancelBy, Parent: t.Parent, RetryOf: t.RetryOf, Root: t.Root, Spec: wireSpec(t.Spec),

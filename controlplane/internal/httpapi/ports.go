@@ -91,6 +91,20 @@ type (
 		Limits(ctx context.Context, namespace string) ([]LimitView, error)
 	}
 
+	// Freezer lets nothing begin in some place for a while. task.ErrNotFound says that no such freeze is in force.
+	Freezer interface {
+		Freezes(ctx context.Context) ([]FreezeView, error)
+		Freeze(ctx context.Context, f FreezeView, d time.Duration) (FreezeView, error)
+		Thaw(ctx context.Context, id int64, by string) error
+	}
+
+	// Lanes compares lanes with their Tasks, and takes one from its holder; a *HinderedError says that it has none.
+	Lanes interface {
+		CheckLanes(ctx context.Context, after string, limit int) (CheckView, error)
+		RepairLane(ctx context.Context, key, by string) ([]DifferenceView, error)
+		ForceRelease(ctx context.Context, key, by, reason string) (Released, error)
+	}
+
 	// Logs opens the log of an Attempt; a *MissingLogError says why there is none.
 	Logs interface {
 		Open(ctx context.Context, a task.Attempt, want LogRequest) (LogStream, error)
@@ -193,6 +207,51 @@ type LaneView struct {
 	Queued                      int
 	Wait                        task.WaitReason
 	WaitNote, WaitsFor          string
+	Line                        []PlaceView
+}
+
+// PlaceView is a Task that waits in a lane.
+type PlaceView struct {
+	ID, Kind  string
+	Class     task.Class
+	Mode      task.Mode
+	Absorbed  int
+	Held      bool
+	CreatedAt time.Time
+}
+
+// DifferenceView is one thing that a lane shows otherwise than its Tasks say.
+type DifferenceView struct {
+	Lane, Field    string
+	Shown, Derived string
+	Repaired       bool
+}
+
+// CheckView is what a comparison of some lanes found.
+type CheckView struct {
+	Checked     int
+	Differences []DifferenceView
+	Next        string
+}
+
+// Released is the end of the Attempt that a lane was taken from.
+type Released struct {
+	TaskID      string
+	State       task.State
+	Outcome     task.Outcome
+	Reason      task.Reason
+	Number      int
+	Fence       int64
+	MayStillRun []string
+}
+
+// FreezeView lets nothing begin where it holds.
+type FreezeView struct {
+	ID               int64
+	Namespace, Queue string // empty: every one
+	Actor, Reason    string
+	CreatedAt        time.Time
+	ExpiresAt        time.Time
 }
 
 // LimitView is what a namespace may use of a queue, and what it uses.

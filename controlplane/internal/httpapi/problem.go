@@ -172,6 +172,8 @@ var hinderTexts = map[string]string{
 	"child":     "a child of it has not ended",
 	"parent":    "its parent has not ended",
 	"closing":   "its Job is still being closed in the cluster",
+	"not_held":  "nothing holds the lane",
+	"composite": "a composite task holds the lane; it has no attempt to end, and is canceled instead",
 }
 
 var conflictTexts = map[string]string{

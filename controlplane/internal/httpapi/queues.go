@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/pkg/api"
@@ -144,28 +143,6 @@ func note(body *api.StopQueue) string {
 		return ""
 	}
 	return body.Note
-}
-
-// GetLane reads one lane. Its namespace stands in its key.
-func (s *server) GetLane(ctx context.Context, r GetLaneRequestObject) (GetLaneResponseObject, error) {
-	ctx, known := plain(ctx)
-	_, rest, _ := strings.Cut(r.Params.Key, ":")
-	namespace, _, _ := strings.Cut(rest, "/")
-	if err := s.visible(ctx, known.identity, "lanes", "", namespace); err != nil {
-		return nil, err
-	}
-	l, err := s.standing.Lane(ctx, r.Params.Key)
-	if err != nil {
-		return nil, fmt.Errorf("read a lane: %w", err)
-	}
-	out := api.LaneState{
-		Key: l.Key, Queue: l.Queue, Namespace: l.Namespace, Kind: l.Kind, Fence: l.Fence, Holder: l.Holder, Head: l.Head,
-		Queued: int32(l.Queued),
-	}
-	if l.Wait != "" {
-		out.Waiting = &api.Waiting{Reason: string(l.Wait), Note: l.WaitNote, Holder: l.WaitsFor}
-	}
-	return GetLane200JSONResponse(out), nil
 }
 
 // GetLimits reads what a namespace may use, and what it uses.

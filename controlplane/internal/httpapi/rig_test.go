@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -65,6 +66,8 @@ type backend struct {
 	cancelErr error
 	editErr   error
 	queue     QueueView
+	freezes   []FreezeView
+	checked   []string
 	switched  map[string]Switched
 }
 
@@ -243,6 +246,33 @@ func (b *backend) Limits(context.Context, string) ([]LimitView, error) {
 	return []LimitView{{Queue: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Queued: 2, Running: 1}}, b.fail
 }
 
+func (b *backend) CheckLanes(_ context.Context, after string, limit int) (CheckView, error) {
+	b.checked = append(b.checked, fmt.Sprint(after, " ", limit))
+	return CheckView{Checked: 2, Next: "volume:shop/b", Differences: []DifferenceView{
+		{Lane: "volume:shop/a", Field: "head"}, {Lane: "volume:shop/a", Field: "rank"}, {Lane: "volume:shop/b", Field: "row"},
+	}}, b.fail
+}
+
+func (b *backend) RepairLane(ctx context.Context, key, by string) ([]DifferenceView, error) {
+	return []DifferenceView{{Lane: key, Field: "head", Repaired: true}}, b.edit(ctx, "repair "+key+" by "+by)
+}
+
+func (b *backend) ForceRelease(ctx context.Context, key, by, reason string) (Released, error) {
+	return Released{TaskID: taskID, State: task.Queued, Outcome: task.OutcomeLost, Reason: task.ReasonForceReleased, Number: 1, Fence: 9},
+		b.edit(ctx, "force-release "+key+" by "+by+": "+reason)
+}
+
+func (b *backend) Freezes(context.Context) ([]FreezeView, error) { return b.freezes, b.fail }
+
+func (b *backend) Freeze(ctx context.Context, f FreezeView, d time.Duration) (FreezeView, error) {
+	f.ID, f.ExpiresAt = 8, time.Unix(1, 0).Add(d)
+	return f, b.edit(ctx, "freeze "+f.Namespace+"/"+f.Queue+" by "+f.Actor+": "+f.Reason)
+}
+
+func (b *backend) Thaw(ctx context.Context, id int64, by string) error {
+	return b.edit(ctx, fmt.Sprint("thaw ", id, " by ", by))
+}
+
 func (b *backend) Audit(_ context.Context, f AuditFilter) (ChangePage, error) {
 	b.audits = append(b.audits, f)
 	return ChangePage{Next: "more", Items: []Changed{{
@@ -272,7 +302,7 @@ func (b *backend) Report(_ context.Context, r Report) error {
 
 // What the ClusterRoles slipway-viewer and slipway-operator give, as a RoleBinding gives it.
 var (
-	viewerRole   = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev"}
+	viewerRole   = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev", "get freezes.slipway.dev", "list freezes.slipway.dev"}
 	operatorRole = []string{
 		"create tasks.slipway.dev", "patch tasks.slipway.dev", "create tasks/cancel.slipway.dev", "create tasks/retry.slipway.dev",
 		"use kinds.slipway.dev command.run",
@@ -316,6 +346,7 @@ func newRig(t testing.TB) *rig {
 		},
 		attempts: []task.Attempt{{ID: 7, Number: 1, State: task.Started, ClaimedAt: time.Unix(1, 0)}},
 		queue:    QueueView{Name: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Rate: 2, Burst: 6},
+		freezes:  []FreezeView{{ID: 7, Namespace: "shop", Actor: "ada", Reason: "moving"}, {ID: 6, Namespace: "bank"}, {ID: 5, Queue: "default"}},
 		switched: map[string]Switched{},
 		pins:     map[string][]Picked{},
 		log:      io.NopCloser(strings.NewReader("hello\n")),
@@ -329,7 +360,7 @@ func (r *rig) paced(p Pace) {
 	r.Helper()
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
+		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Freezer: b, Lanes: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
 		SessionKey: []byte(secretKey), Ready: func(context.Context) (string, error) { return r.degraded, r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},

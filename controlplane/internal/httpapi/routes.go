@@ -63,6 +63,11 @@ var routes = []route{
 	{http.MethodPost, "/v1/queues/{queue}/drain", user, smallBody, false},
 	{http.MethodPost, "/v1/queues/{queue}/resume", user, smallBody, false},
 	{http.MethodGet, "/v1/lanes", user, noBody, false},
+	{http.MethodPost, "/v1/lanes:check", user, smallBody, false},
+	{http.MethodPost, "/v1/lanes:force-release", user, smallBody, false},
+	{http.MethodGet, "/v1/freezes", user, noBody, false},
+	{http.MethodPost, "/v1/freezes", user, smallBody, false},
+	{http.MethodDelete, "/v1/freezes/{id}", user, noBody, false},
 	{http.MethodGet, "/v1/limits/{namespace}", user, noBody, false},
 	{http.MethodGet, "/v1/audit", user, noBody, false},
 

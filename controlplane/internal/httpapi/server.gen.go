@@ -22,6 +22,15 @@ type ServerInterface interface {
 	// ListAudit List who changed what, newest first
 	// (GET /v1/audit)
 	ListAudit(c *gin.Context, params ListAuditParams)
+	// ListFreezes List the freezes in force
+	// (GET /v1/freezes)
+	ListFreezes(c *gin.Context, params ListFreezesParams)
+	// CreateFreeze Let nothing begin in a namespace, in a queue or at all, for a while
+	// (POST /v1/freezes)
+	CreateFreeze(c *gin.Context)
+	// EndFreeze End a freeze before its time
+	// (DELETE /v1/freezes/{id})
+	EndFreeze(c *gin.Context, id int64)
 	// ListKinds List the kinds with their defaults
 	// (GET /v1/kinds)
 	ListKinds(c *gin.Context)
@@ -31,6 +40,12 @@ type ServerInterface interface {
 	// GetLane Read one lane
 	// (GET /v1/lanes)
 	GetLane(c *gin.Context, params GetLaneParams)
+	// CheckLanes Rebuild from the Tasks what some lanes must show, and compare
+	// (POST /v1/lanes:check)
+	CheckLanes(c *gin.Context)
+	// ForceReleaseLane Take a lane from the Attempt that holds it
+	// (POST /v1/lanes:force-release)
+	ForceReleaseLane(c *gin.Context)
 	// GetLimits Read what a namespace may use, and what it uses
 	// (GET /v1/limits/{namespace})
 	GetLimits(c *gin.Context, namespace Namespace)
@@ -214,6 +229,71 @@ func (siw *ServerInterfaceWrapper) ListAudit(c *gin.Context) {
 	siw.Handler.ListAudit(c, params)
 }
 
+// ListFreezes operation middleware
+func (siw *ServerInterfaceWrapper) ListFreezes(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListFreezesParams
+
+	// ------------- Optional query parameter "namespace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "namespace", c.Request.URL.Query(), &params.Namespace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter namespace: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListFreezes(c, params)
+}
+
+// CreateFreeze operation middleware
+func (siw *ServerInterfaceWrapper) CreateFreeze(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CreateFreeze(c)
+}
+
+// EndFreeze operation middleware
+func (siw *ServerInterfaceWrapper) EndFreeze(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.EndFreeze(c, id)
+}
+
 // ListKinds operation middleware
 func (siw *ServerInterfaceWrapper) ListKinds(c *gin.Context) {
 
@@ -277,6 +357,32 @@ func (siw *ServerInterfaceWrapper) GetLane(c *gin.Context) {
 	}
 
 	siw.Handler.GetLane(c, params)
+}
+
+// CheckLanes operation middleware
+func (siw *ServerInterfaceWrapper) CheckLanes(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CheckLanes(c)
+}
+
+// ForceReleaseLane operation middleware
+func (siw *ServerInterfaceWrapper) ForceReleaseLane(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ForceReleaseLane(c)
 }
 
 // GetLimits operation middleware
@@ -1177,6 +1283,11 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.POST(options.BaseURL+"/v1/queues/:queue/drain", wrapper.DrainQueue)
 	router.POST(options.BaseURL+"/v1/queues/:queue/resume", wrapper.ResumeQueue)
 	router.GET(options.BaseURL+"/v1/lanes", wrapper.GetLane)
+	router.POST(options.BaseURL+"/v1/lanes\\:check", wrapper.CheckLanes)
+	router.POST(options.BaseURL+"/v1/lanes\\:force-release", wrapper.ForceReleaseLane)
+	router.GET(options.BaseURL+"/v1/freezes", wrapper.ListFreezes)
+	router.POST(options.BaseURL+"/v1/freezes", wrapper.CreateFreeze)
+	router.DELETE(options.BaseURL+"/v1/freezes/:id", wrapper.EndFreeze)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit)
 	router.GET(options.BaseURL+"/v1/limits/:namespace", wrapper.GetLimits)
 	router.GET(options.BaseURL+"/v1/version", wrapper.GetVersion)
@@ -1216,6 +1327,117 @@ type ListAuditdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAuditdefaultApplicationProblemPlusJSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFreezesRequestObject struct {
+	Params ListFreezesParams
+}
+
+type ListFreezesResponseObject interface {
+	VisitListFreezesResponse(w http.ResponseWriter) error
+}
+
+type ListFreezes200JSONResponse FreezeList
+
+func (response ListFreezes200JSONResponse) VisitListFreezesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListFreezesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListFreezesdefaultApplicationProblemPlusJSONResponse) VisitListFreezesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFreezeRequestObject struct {
+	Body *CreateFreezeJSONRequestBody
+}
+
+type CreateFreezeResponseObject interface {
+	VisitCreateFreezeResponse(w http.ResponseWriter) error
+}
+
+type CreateFreeze201JSONResponse Freeze
+
+func (response CreateFreeze201JSONResponse) VisitCreateFreezeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFreezedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateFreezedefaultApplicationProblemPlusJSONResponse) VisitCreateFreezeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndFreezeRequestObject struct {
+	ID int64 `json:"id"`
+}
+
+type EndFreezeResponseObject interface {
+	VisitEndFreezeResponse(w http.ResponseWriter) error
+}
+
+type EndFreeze204Response struct {
+}
+
+func (response EndFreeze204Response) VisitEndFreezeResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type EndFreezedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response EndFreezedefaultApplicationProblemPlusJSONResponse) VisitEndFreezeResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -1333,6 +1555,84 @@ type GetLanedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetLanedefaultApplicationProblemPlusJSONResponse) VisitGetLaneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckLanesRequestObject struct {
+	Body *CheckLanesJSONRequestBody
+}
+
+type CheckLanesResponseObject interface {
+	VisitCheckLanesResponse(w http.ResponseWriter) error
+}
+
+type CheckLanes200JSONResponse LaneCheck
+
+func (response CheckLanes200JSONResponse) VisitCheckLanesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckLanesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CheckLanesdefaultApplicationProblemPlusJSONResponse) VisitCheckLanesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceReleaseLaneRequestObject struct {
+	Body *ForceReleaseLaneJSONRequestBody
+}
+
+type ForceReleaseLaneResponseObject interface {
+	VisitForceReleaseLaneResponse(w http.ResponseWriter) error
+}
+
+type ForceReleaseLane200JSONResponse ForceReleased
+
+func (response ForceReleaseLane200JSONResponse) VisitForceReleaseLaneResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ForceReleaseLanedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ForceReleaseLanedefaultApplicationProblemPlusJSONResponse) VisitForceReleaseLaneResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -2538,6 +2838,15 @@ type StrictServerInterface interface {
 	// ListAudit List who changed what, newest first
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// ListFreezes List the freezes in force
+	// (GET /v1/freezes)
+	ListFreezes(ctx context.Context, request ListFreezesRequestObject) (ListFreezesResponseObject, error)
+	// CreateFreeze Let nothing begin in a namespace, in a queue or at all, for a while
+	// (POST /v1/freezes)
+	CreateFreeze(ctx context.Context, request CreateFreezeRequestObject) (CreateFreezeResponseObject, error)
+	// EndFreeze End a freeze before its time
+	// (DELETE /v1/freezes/{id})
+	EndFreeze(ctx context.Context, request EndFreezeRequestObject) (EndFreezeResponseObject, error)
 	// ListKinds List the kinds with their defaults
 	// (GET /v1/kinds)
 	ListKinds(ctx context.Context, request ListKindsRequestObject) (ListKindsResponseObject, error)
@@ -2547,6 +2856,12 @@ type StrictServerInterface interface {
 	// GetLane Read one lane
 	// (GET /v1/lanes)
 	GetLane(ctx context.Context, request GetLaneRequestObject) (GetLaneResponseObject, error)
+	// CheckLanes Rebuild from the Tasks what some lanes must show, and compare
+	// (POST /v1/lanes:check)
+	CheckLanes(ctx context.Context, request CheckLanesRequestObject) (CheckLanesResponseObject, error)
+	// ForceReleaseLane Take a lane from the Attempt that holds it
+	// (POST /v1/lanes:force-release)
+	ForceReleaseLane(ctx context.Context, request ForceReleaseLaneRequestObject) (ForceReleaseLaneResponseObject, error)
 	// GetLimits Read what a namespace may use, and what it uses
 	// (GET /v1/limits/{namespace})
 	GetLimits(ctx context.Context, request GetLimitsRequestObject) (GetLimitsResponseObject, error)
@@ -2713,6 +3028,100 @@ func (sh *strictHandler) ListAudit(ctx *gin.Context, params ListAuditParams) {
 	}
 }
 
+// ListFreezes operation middleware
+func (sh *strictHandler) ListFreezes(ctx *gin.Context, params ListFreezesParams) {
+	var request ListFreezesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListFreezes(ctx, request.(ListFreezesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListFreezes")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListFreezesResponseObject); ok {
+		if err := validResponse.VisitListFreezesResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateFreeze operation middleware
+func (sh *strictHandler) CreateFreeze(ctx *gin.Context) {
+	var request CreateFreezeRequestObject
+
+	var body CreateFreezeJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateFreeze(ctx, request.(CreateFreezeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateFreeze")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(CreateFreezeResponseObject); ok {
+		if err := validResponse.VisitCreateFreezeResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndFreeze operation middleware
+func (sh *strictHandler) EndFreeze(ctx *gin.Context, id int64) {
+	var request EndFreezeRequestObject
+
+	request.ID = id
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EndFreeze(ctx, request.(EndFreezeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndFreeze")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(EndFreezeResponseObject); ok {
+		if err := validResponse.VisitEndFreezeResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListKinds operation middleware
 func (sh *strictHandler) ListKinds(ctx *gin.Context) {
 	var request ListKindsRequestObject
@@ -2800,6 +3209,93 @@ func (sh *strictHandler) GetLane(ctx *gin.Context, params GetLaneParams) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetLaneResponseObject); ok {
 		if err := validResponse.VisitGetLaneResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CheckLanes operation middleware
+func (sh *strictHandler) CheckLanes(ctx *gin.Context) {
+	var request CheckLanesRequestObject
+
+	var body CheckLanesJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckLanes(ctx, request.(CheckLanesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckLanes")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(CheckLanesResponseObject); ok {
+		if err := validResponse.VisitCheckLanesResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ForceReleaseLane operation middleware
+func (sh *strictHandler) ForceReleaseLane(ctx *gin.Context) {
+	var request ForceReleaseLaneRequestObject
+
+	var body ForceReleaseLaneJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ForceReleaseLane(ctx, request.(ForceReleaseLaneRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ForceReleaseLane")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ForceReleaseLaneResponseObject); ok {
+		if err := validResponse.VisitForceReleaseLaneResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

@@ -28,6 +28,8 @@ type Config struct {
 	Queues    Queues
 	Switches  Switches
 	Standing  Standing
+	Freezer   Freezer
+	Lanes     Lanes
 	Audit     Audit
 	Logs      Logs
 	Runners   Runners
@@ -66,6 +68,8 @@ type server struct {
 	queues    Queues
 	switches  Switches
 	standing  Standing
+	freezer   Freezer
+	lanes     Lanes
 	audit     Audit
 	logs      Logs
 	runners   Runners
@@ -105,7 +109,7 @@ const (
 func New(c Config) (*http.Server, error) {
 	s := &server{
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, picker: c.Picker, history: c.History, canceler: c.Canceler,
-		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, audit: c.Audit,
+		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, freezer: c.Freezer, lanes: c.Lanes, audit: c.Audit,
 		logs: c.Logs, runners: c.Runners, pods: c.Pods, cluster: c.Cluster, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
 	}

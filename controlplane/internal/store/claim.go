@@ -18,13 +18,14 @@ import (
 func (s *Store) Claim(ctx context.Context, queue string, limit int) (ClaimResult, error) {
 	var c claim
 	err := s.inTx(ctx, func(tx *gorm.DB) error {
-		c = claim{tx: tx, queue: queue, limit: limit, replica: s.cfg.Replica, proven: &s.proven}
+		c = claim{tx: tx, queue: queue, limit: limit, replica: s.cfg.Replica, proven: &s.proven, ahead: &s.ahead}
 		return c.run()
 	})
 	if err != nil {
 		// Where the commit is unknown, what was claimed is launched as overdue (DESIGN 4.3).
 		return ClaimResult{}, fmt.Errorf("claim from queue %s: %w", queue, err)
 	}
+	s.ahead.end(queue, c.turn, c.firsts)
 	s.announce(effects{nudged: c.result.Parents > 0})
 	return c.result, nil
 }
@@ -35,7 +36,12 @@ type claim struct {
 	limit   int
 	replica string
 	proven  *proven
+	ahead   *ahead
 
+	live   int64 // no live Attempt has a smaller id
+	woke   bool  // lanes became ready in this very claim
+	turn   int
+	firsts map[string]time.Time
 	row    queueRow
 	room   roomRow
 	tokens float64
@@ -54,6 +60,7 @@ type queueRow struct {
 type roomRow struct {
 	Now              time.Time
 	Live             int
+	Oldest           int64 // id of the oldest live Attempt, or of the newest of all
 	Frozen           bool
 	FrozenNamespaces []byte
 	OffKinds         []byte
@@ -62,9 +69,10 @@ type roomRow struct {
 }
 
 type lanesRow struct {
-	Lanes                     []byte
-	Candidates, Taken, Spaces int
-	Capped                    bool
+	Lanes             []byte
+	Candidates, Taken int
+	Capped            bool
+	Firsts            []byte // rank of the first ready lane by namespace
 }
 
 type headRow struct {
@@ -86,10 +94,7 @@ func (c *claim) run() error {
 		return fmt.Errorf("queue %s: %w", c.queue, ErrNotFound)
 	}
 	c.row = rows[0]
-	if err := query(c.tx, "claim/room", args{"queue": c.queue}, &c.room); err != nil {
-		return err
-	}
-	if err := c.proven.check(c.room.Lineage); err != nil {
+	if err := c.look(); err != nil {
 		return err
 	}
 	want := c.want()
@@ -101,13 +106,10 @@ func (c *claim) run() error {
 		if err != nil {
 			return err
 		}
+		c.woke = n > 0
 		c.result.More = n > 0 && int(n) >= want
 	}
-	var lanes lanesRow
-	err := query(c.tx, "claim/lanes", args{
-		"queue": c.queue, "want": want, "ns_cap": c.row.NsCap,
-		"frozen": list(c.room.FrozenNamespaces), "off": list(c.room.OffKinds),
-	}, &lanes)
+	lanes, err := c.lanes(want)
 	if err != nil {
 		return err
 	}
@@ -117,6 +119,53 @@ func (c *claim) run() error {
 	}
 	failpoint.Hit("claim-lanes-locked")
 	return c.take(lanes.Lanes)
+}
+
+// look reads what room there is.
+func (c *claim) look() error {
+	from, lineage := c.ahead.live(c.queue)
+	if err := query(c.tx, "claim/room", args{"queue": c.queue, "live_from": from, "lineage": lineage}, &c.room); err != nil {
+		return err
+	}
+	if err := c.proven.check(c.room.Lineage); err != nil {
+		return err
+	}
+	if lineage == c.room.Lineage {
+		c.live = from
+	}
+	c.ahead.raise(c.queue, c.room.Lineage, c.room.Oldest)
+	return nil
+}
+
+// lanes takes lanes from where the ready ones are known to begin; where that gives too few, it looks at all of them.
+func (c *claim) lanes(want int) (lanesRow, error) {
+	least, turn := c.ahead.begin(c.queue, c.woke)
+	found, err := c.lanesFrom(least, want)
+	if err == nil && least != nil && found.Candidates < want {
+		_, turn = c.ahead.begin(c.queue, true)
+		found, err = c.lanesFrom(nil, want)
+	}
+	if err != nil {
+		return lanesRow{}, err
+	}
+	c.turn, c.firsts = turn, map[string]time.Time{}
+	if len(found.Firsts) > 0 {
+		err = json.Unmarshal(found.Firsts, &c.firsts)
+	}
+	return found, err
+}
+
+func (c *claim) lanesFrom(least map[string]time.Time, want int) (found lanesRow, err error) {
+	var known *string
+	if least != nil {
+		text := jsonOf(least)
+		known = &text
+	}
+	err = query(c.tx, "claim/lanes", args{
+		"queue": c.queue, "want": want, "ns_cap": c.row.NsCap, "least": known, "live_from": c.live,
+		"frozen": list(c.room.FrozenNamespaces), "off": list(c.room.OffKinds),
+	}, &found)
+	return found, err
 }
 
 // want says how many may be taken, and names what forbids it.

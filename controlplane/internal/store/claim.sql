@@ -8,15 +8,17 @@ FROM slipway.queues WHERE name = @queue
 FOR UPDATE;
 
 -- name: room
-SELECT slipway.now() AS now,
-    (SELECT count(*) FROM slipway.attempts WHERE queue = @queue AND finished_at IS NULL) AS live,
+SELECT slipway.now() AS now, live.n AS live, coalesce(live.oldest, (SELECT last_value FROM slipway.attempts_id_seq)) AS oldest,
     EXISTS (SELECT 1 FROM slipway.freezes WHERE ended_at IS NULL AND expires_at > slipway.now()
         AND namespace IS NULL AND (queue IS NULL OR queue = @queue)) AS frozen,
     (SELECT jsonb_agg(namespace) FROM slipway.freezes WHERE ended_at IS NULL AND expires_at > slipway.now()
         AND namespace IS NOT NULL AND (queue IS NULL OR queue = @queue)) AS frozen_namespaces,
     (SELECT jsonb_agg(kind) FROM slipway.kind_switches WHERE executor = 'off') AS off_kinds,
     (SELECT min(ready_at) FROM slipway.lanes WHERE queue = @queue AND holder IS NULL AND ready_at IS NOT NULL) AS ready_at,
-    pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage;
+    of.lineage
+FROM (SELECT pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage) of
+CROSS JOIN LATERAL (SELECT count(*) AS n, min(id) AS oldest FROM slipway.attempts
+    WHERE queue = @queue AND id >= CASE WHEN of.lineage = @lineage THEN CAST(@live_from AS bigint) ELSE 0 END AND finished_at IS NULL) live;
 
 -- name: ready
 -- Lanes whose head's back-off is over are claimable again.
@@ -29,40 +31,46 @@ WHERE key IN (
 -- name: lanes
 -- The namespaces with something ready (a loose index scan), the most urgent lanes of each, and of these in turn: what
 -- a namespace has running counts as turns it had. A lane that is locked is left out: who holds it wakes us after.
-WITH RECURSIVE spaces AS (
+-- Where it is known at which rank the ready lanes of each namespace begin, only those are looked at, from there on.
+WITH RECURSIVE walked AS (
     (SELECT namespace FROM slipway.lanes
-     WHERE queue = @queue AND holder IS NULL AND ready_at IS NULL AND rank IS NOT NULL ORDER BY namespace LIMIT 1)
+     WHERE CAST(@least AS jsonb) IS NULL AND queue = @queue AND holder IS NULL AND ready_at IS NULL AND rank IS NOT NULL
+     ORDER BY namespace LIMIT 1)
     UNION ALL
     SELECT (SELECT l.namespace FROM slipway.lanes l
             WHERE l.queue = @queue AND l.holder IS NULL AND l.ready_at IS NULL AND l.rank IS NOT NULL
                 AND l.namespace > s.namespace ORDER BY l.namespace LIMIT 1)
-    FROM spaces s WHERE s.namespace IS NOT NULL),
+    FROM walked s WHERE s.namespace IS NOT NULL),
+spaces AS (
+    SELECT namespace, CAST('-infinity' AS timestamptz) AS least FROM walked WHERE namespace IS NOT NULL
+    UNION ALL
+    SELECT key, CAST(value AS timestamptz) FROM jsonb_each_text(CAST(@least AS jsonb))),
 live AS (
-    SELECT namespace, count(*) AS n FROM slipway.attempts WHERE queue = @queue AND finished_at IS NULL GROUP BY namespace),
+    SELECT namespace, count(*) AS n FROM slipway.attempts
+    WHERE queue = @queue AND id >= @live_from AND finished_at IS NULL GROUP BY namespace),
 room AS MATERIALIZED (
-    SELECT s.namespace, coalesce(live.n, 0) AS live, LEAST(CAST(@want AS int), CAST(@ns_cap AS int) - coalesce(live.n, 0)) AS free
+    SELECT s.namespace, s.least, coalesce(live.n, 0) AS live, LEAST(CAST(@want AS int), CAST(@ns_cap AS int) - coalesce(live.n, 0)) AS free
     FROM spaces s LEFT JOIN live USING (namespace)
-    WHERE s.namespace IS NOT NULL
-        AND s.namespace NOT IN (SELECT jsonb_array_elements_text(CAST(@frozen AS jsonb)))),
-candidates AS MATERIALIZED (
-    SELECT l.key FROM (
-        SELECT top.key, top.rank, room.live + row_number() OVER (PARTITION BY room.namespace ORDER BY top.rank) AS turn
-        FROM room CROSS JOIN LATERAL (
-            SELECT l.key, l.rank FROM slipway.lanes l
-            WHERE l.queue = @queue AND l.namespace = room.namespace AND l.holder IS NULL AND l.ready_at IS NULL
-                AND l.rank IS NOT NULL AND l.kind NOT IN (SELECT jsonb_array_elements_text(CAST(@off AS jsonb)))
-            ORDER BY l.rank LIMIT room.free) top
-        WHERE room.free > 0) l
-    ORDER BY l.turn, l.rank LIMIT @want),
+    WHERE s.namespace NOT IN (SELECT jsonb_array_elements_text(CAST(@frozen AS jsonb)))),
+top AS MATERIALIZED (
+    SELECT room.namespace, room.free, top.key, top.rank,
+        room.live + row_number() OVER (PARTITION BY room.namespace ORDER BY top.rank) AS turn
+    FROM room CROSS JOIN LATERAL (
+        SELECT l.key, l.rank FROM slipway.lanes l
+        WHERE l.queue = @queue AND l.namespace = room.namespace AND l.rank >= room.least AND l.holder IS NULL AND l.ready_at IS NULL
+            AND l.rank IS NOT NULL AND l.kind NOT IN (SELECT jsonb_array_elements_text(CAST(@off AS jsonb)))
+        ORDER BY l.rank LIMIT GREATEST(room.free, 1)) top),
+candidates AS MATERIALIZED (SELECT key FROM top WHERE free > 0 ORDER BY turn, rank LIMIT @want),
 taken AS (
+    -- By key alone, whatever the planner thinks of the table's size.
     SELECT l.key, l.namespace, l.kind FROM slipway.lanes l
-    WHERE l.key IN (SELECT key FROM candidates)
-        AND l.queue = @queue AND l.holder IS NULL AND l.ready_at IS NULL AND l.rank IS NOT NULL
+    WHERE l.key = ANY (ARRAY(SELECT key FROM candidates))
+        AND (l.queue = @queue AND l.holder IS NULL AND l.ready_at IS NULL AND l.rank IS NOT NULL) IS TRUE
     FOR NO KEY UPDATE SKIP LOCKED)
 SELECT coalesce((SELECT jsonb_agg(jsonb_build_object('key', key, 'namespace', namespace, 'kind', kind)) FROM taken), '[]') AS lanes,
     (SELECT count(*) FROM candidates) AS candidates, (SELECT count(*) FROM taken) AS taken,
     EXISTS (SELECT 1 FROM room WHERE free <= 0) AS capped,
-    (SELECT count(*) FROM spaces WHERE namespace IS NOT NULL) AS spaces;
+    (SELECT jsonb_object_agg(f.namespace, f.rank) FROM (SELECT namespace, min(rank) AS rank FROM top GROUP BY namespace) f) AS firsts;
 
 -- name: heads
 -- The heads, read in a later statement than the lanes' locks. A composite Task becomes running without an Attempt.
@@ -71,7 +79,7 @@ picked AS (
     SELECT * FROM jsonb_to_recordset(CAST(@lanes AS jsonb)) AS x (key text, namespace text, kind text)),
 heads AS MATERIALIZED (
     SELECT h.*, coalesce(k.executor, h.executor) AS run_by FROM picked p
-    JOIN slipway.lanes l ON l.key = p.key
+    CROSS JOIN LATERAL (SELECT key, last_seq FROM slipway.lanes WHERE key = p.key LIMIT 1) l
     CROSS JOIN LATERAL (
         SELECT t.* FROM slipway.tasks t
         WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq ORDER BY t.seq LIMIT 1) h
@@ -103,7 +111,7 @@ told AS (
     SELECT c.key FROM slipway.tasks c JOIN fenced f ON c.parent = f.key WHERE f.children > 0)
 SELECT f.key, f.id, f.seq, f.lane, f.queue, f.namespace, f.kind, f.name, f.mode, f.class, f.executor, f.params, f.spec, f.labels,
     'running' AS state, f.outcome, f.reason, f.message, f.run_at, f.eligible_at, f.rank,
-    f.attempts + CASE WHEN f.children = 0 THEN 1 ELSE 0 END AS attempts, f.spent_retry, f.spent_lost, f.held, f.children,
+    f.attempts + CASE WHEN f.children = 0 THEN 1 ELSE 0 END AS attempts, f.spent_retry, f.spent_lost, f.held, f.children, f.absorbed,
     f.parent, p.id AS parent_id, f.retry_of, r.id AS retry_of_id, f.run_if, f.created_by, f.created_at,
     coalesce(f.started_at, clock.at) AS started_at,
     m.id AS attempt_id, m.number, f.fence, m.executor AS run_by, m.claimed_at

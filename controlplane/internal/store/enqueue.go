@@ -47,6 +47,7 @@ type submit struct {
 
 	now      time.Time // the database's, where a run_at was given
 	repeated map[int]answer
+	needed   map[string]newLane // lanes of the stored Tasks that entries wait for
 	lanes    map[string]*laneRow
 	standing map[string]*standingRow
 	rows     map[int]insertedRow
@@ -92,6 +93,7 @@ type insertedRow struct {
 
 func (w *submit) reset() {
 	w.repeated, w.lanes, w.standing, w.rows = map[int]answer{}, map[string]*laneRow{}, map[string]*standingRow{}, map[int]insertedRow{}
+	w.needed = map[string]newLane{}
 	w.show, w.effects, w.now = nil, effects{}, time.Time{}
 	for _, e := range w.all {
 		e.outside, e.needs, e.settle, e.retryOf, e.root = "", nil, false, nil, nil
@@ -217,7 +219,7 @@ func (w *submit) created(e *entry) task.Task {
 	t.ID, t.Key, t.Seq, t.Lane, t.State = e.id, r.Key, r.Seq, r.Lane, task.Queued
 	t.Mode, t.Queue, t.Executor, t.Params = modeOf(e), queueOf(e), executorOf(e), paramsOf(e)
 	t.RunAt, t.EligibleAt, t.CreatedAt = r.RunAt.UTC(), r.EligibleAt.UTC(), r.At.UTC()
-	t.CreatedBy, t.Children = w.batch.Caller, len(e.item.Children)
+	t.CreatedBy, t.Children, t.Absorbed = w.batch.Caller, len(e.item.Children), e.absorbed
 	if e.parent >= 0 {
 		t.Parent = w.all[e.parent].id
 	}

@@ -49,7 +49,7 @@ WHERE i.caller = @caller AND i.key = x.key;
 -- name: needs
 -- The Tasks named in `after`, and the Tasks that are repeated by hand.
 -- The lock is against their deletion alone.
-SELECT key, id, lane, state, coalesce(root, key) AS root FROM slipway.tasks
+SELECT key, id, lane, mode, queue, namespace, kind, state, coalesce(root, key) AS root FROM slipway.tasks
 WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid))
 ORDER BY key
 FOR KEY SHARE;
@@ -75,10 +75,10 @@ WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 changed AS (
     UPDATE slipway.tasks t SET
         params = x.params, spec = x.spec, name = x.name, class = LEAST(t.class, x.class), run_at = clock.at,
-        spent_retry = 0, spent_lost = 0, min_binary = GREATEST(t.min_binary, slipway.session_version()),
+        absorbed = t.absorbed + x.absorbed, spent_retry = 0, spent_lost = 0, min_binary = GREATEST(t.min_binary, slipway.session_version()),
         rank = LEAST(t.eligible_at, clock.at) + LEAST(t.class, x.class) * interval '120 seconds',
         eligible_at = LEAST(t.eligible_at, clock.at)
-    FROM jsonb_to_recordset(CAST(@items AS jsonb)) AS x (task bigint, params jsonb, spec jsonb, name text, class smallint), clock
+    FROM jsonb_to_recordset(CAST(@items AS jsonb)) AS x (task bigint, params jsonb, spec jsonb, name text, class smallint, absorbed int), clock
     WHERE t.key = x.task AND (t.state = 'queued') IS TRUE
     RETURNING t.key),
 noted AS (
@@ -108,14 +108,14 @@ ranked AS MATERIALIZED (
 tasks AS (
     INSERT INTO slipway.tasks (key, id, seq, outside, lane, queue, namespace, kind, name, mode, class, executor, params, spec,
         labels, state, run_at, eligible_at, rank, queue_by, parent, children, retry_of, root, replaces, run_if, schedule, fire_at,
-        created_by, created_at)
+        absorbed, created_by, created_at)
     OVERRIDING SYSTEM VALUE
     SELECT r.key, r.id, r.seq, r.outside, r.in_lane, r.queue, r.namespace, r.kind, r.name, r.mode, r.class, r.executor, r.params,
         r.spec, r.labels, 'queued', r.due, r.eligible_at, r.rank,
         CASE WHEN r.queue_in > 0 THEN GREATEST(r.due, r.at) + r.queue_in * interval '1 second' END,
         p.key, r.children, r.retry_of, r.root,
         CASE WHEN r.replaces IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(r.replaces)) END,
-        r.run_if, r.schedule, r.fire_at, @by, r.at
+        r.run_if, r.schedule, r.fire_at, r.absorbed, @by, r.at
     FROM ranked r LEFT JOIN given p ON p.id = r.parent_id
     ORDER BY r.ord),
 private AS (

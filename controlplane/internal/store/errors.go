@@ -102,6 +102,8 @@ const (
 	HinderChild     HinderReason = "child"     // ID is its child and has not ended
 	HinderParent    HinderReason = "parent"    // ID is its parent and has not ended
 	HinderClosing   HinderReason = "closing"   // its Job is not closed in the cluster yet
+	HinderFree      HinderReason = "not_held"  // nothing holds the lane
+	HinderComposite HinderReason = "composite" // ID, which holds the lane, is composite: it has no Attempt
 )
 
 // HinderedError says which Task is in the way of a change; it may be the very one.

@@ -74,6 +74,8 @@ type endRow struct {
 	Result            []byte
 	Nudged            int
 	NextQueue, Queue  string
+	NextNamespace     *string
+	NextRank          *time.Time
 }
 
 func (f *finish) run(tx *gorm.DB) error {
@@ -172,6 +174,8 @@ func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
 	t.Result, t.RunAt, t.EligibleAt, t.EndedAt = r.Result, r.RunAt.UTC(), r.EligibleAt.UTC(), instant(r.EndedAt)
 	t.SpentRetry, t.SpentLost = t.SpentRetry+spentRetry, t.SpentLost+spentLost
 	f.effects.queues = append(f.effects.queues, r.Queue) // its slot is free
+	f.effects.ready = append(f.effects.ready, readyLane{queue: r.Queue},
+		readyLane{queue: r.NextQueue, namespace: value(r.NextNamespace), rank: instant(r.NextRank)})
 	if r.NextQueue != "" && r.NextQueue != r.Queue {
 		f.effects.queues = append(f.effects.queues, r.NextQueue)
 	}

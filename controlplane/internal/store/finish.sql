@@ -84,5 +84,6 @@ noted AS (
         'outcome', CAST(@outcome AS text), 'reason', CAST(@task_reason AS text), 'attempt_reason', CAST(@reason AS text),
         'rule', CAST(@rule AS text), 'delay_seconds', CAST(@delay AS float8)) FROM attempt a)
 SELECT m.run_at, m.eligible_at, m.ended_at, m.result, (SELECT count(*) FROM told) AS nudged,
-    coalesce((SELECT queue FROM next), '') AS next_queue, m.queue
+    coalesce((SELECT queue FROM next), '') AS next_queue, (SELECT namespace FROM next) AS next_namespace,
+    (SELECT least.rank FROM next, least WHERE NOT next.held) AS next_rank, m.queue
 FROM moved m;

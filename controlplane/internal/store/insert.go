@@ -92,6 +92,12 @@ func (w *submit) insert(tx *gorm.DB) error {
 	for _, r := range rows {
 		w.rows[r.Ord] = r
 	}
+	for _, i := range items {
+		if i.Outside == nil {
+			rank := w.rows[i.Ord].EligibleAt.Add(time.Duration(i.Class) * task.ClassStep)
+			w.effects.ready = append(w.effects.ready, readyLane{queue: i.Queue, namespace: i.Namespace, rank: rank})
+		}
+	}
 	return nil
 }
 

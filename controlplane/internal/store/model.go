@@ -144,6 +144,17 @@ type Lane struct {
 	Queued                      int    // counted up to 10,001
 	Wait                        task.WaitReason
 	WaitNote, WaitsFor          string
+	Line                        []LanePlace // the first of those that wait, in the order in which they will run
+}
+
+// LanePlace is a Task that waits in a lane.
+type LanePlace struct {
+	ID, Kind  string
+	Class     task.Class
+	Mode      task.Mode
+	Absorbed  int
+	Held      bool
+	CreatedAt time.Time
 }
 
 // Limit is what a namespace may use of a queue, and what it uses.

@@ -12,11 +12,18 @@ import (
 )
 
 type needRow struct {
-	Key   int64
-	ID    string
-	Lane  string
-	State string
-	Root  int64
+	Key                                int64
+	ID                                 string
+	Lane, Mode, Queue, Namespace, Kind string
+	State                              string
+	Root                               int64
+}
+
+// lane is what its end locks, made where it is not there yet: what ends meanwhile must see who waits for it. A private
+// lane is there as long as its Task is open.
+func (n needRow) lane() newLane {
+	must := !task.State(n.State).Terminal() && task.Mode(n.Mode) != task.Parallel
+	return newLane{Key: n.Lane, Queue: n.Queue, Namespace: n.Namespace, Kind: n.Kind, Must: must}
 }
 
 // findNeeds looks up the stored Tasks that entries name: in After, and as RetryOf.
@@ -48,7 +55,7 @@ func (w *submit) findNeeds(tx *gorm.DB) error {
 				e.needs = append(e.needs, need{id: id})
 			case ok:
 				e.needs = append(e.needs, need{key: &n.Key})
-				w.lanes[n.Lane] = nil // locked with the others: its end must see that we wait for it
+				w.needed[n.Lane] = n.lane() // locked with the others: its end must see that we wait for it
 			default:
 				errs = append(errs, FieldError{e.pointer + "/after", "no task " + id})
 			}
@@ -114,9 +121,7 @@ func (w *submit) gates(tx *gorm.DB) error {
 // lock takes the lanes that entries enter and those of the Tasks that they wait for, all in one statement.
 func (w *submit) lock(tx *gorm.DB) error {
 	wanted := map[string]newLane{}
-	for lane := range w.lanes {
-		wanted[lane] = newLane{Key: lane}
-	}
+	maps.Copy(wanted, w.needed)
 	for _, e := range w.entering() {
 		wanted[e.lane] = newLane{Key: e.lane, Queue: queueOf(e), Namespace: e.item.Task.Namespace, Kind: e.item.Task.Kind, Must: true}
 	}
@@ -260,15 +265,16 @@ func (w *submit) absorb(tx *gorm.DB) error {
 		Spec   *task.Spec      `json:"spec,omitempty"`
 		Name   string          `json:"name"`
 		Class  task.Class      `json:"class"`
+		Absorb int             `json:"absorbed"`
 	}
 	newest, events := map[int64]item{}, []item{}
 	for _, e := range w.fresh() {
 		if e.tail == nil {
 			continue
 		}
-		i := item{Task: *e.tail, Params: paramsOf(e), Spec: &e.item.Task.Spec, Name: e.item.Task.Name, Class: e.item.Task.Class}
+		i := item{Task: *e.tail, Params: paramsOf(e), Spec: &e.item.Task.Spec, Name: e.item.Task.Name, Class: e.item.Task.Class, Absorb: 1}
 		if was, again := newest[i.Task]; again {
-			i.Class = min(i.Class, was.Class)
+			i.Class, i.Absorb = min(i.Class, was.Class), was.Absorb+1
 		}
 		newest[i.Task] = i
 		events = append(events, item{Task: i.Task})

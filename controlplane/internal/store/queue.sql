@@ -43,6 +43,10 @@ LEFT JOIN LATERAL (
     WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq ORDER BY t.seq LIMIT 1) f ON true
 WHERE l.key = @lane;
 
+-- name: line
+SELECT t.id, t.kind, t.class, t.mode, t.absorbed, t.held, t.created_at FROM slipway.tasks t
+WHERE t.lane = @lane AND t.state = 'queued' AND t.seq IS NOT NULL ORDER BY t.seq LIMIT @limit;
+
 -- name: audit
 INSERT INTO slipway.audit (at, actor, peer, request, verb, resource, name, namespace, before, after)
 VALUES (slipway.stamp(), @actor, @peer, @request, @verb, @resource, @name, @namespace, CAST(@before AS jsonb), CAST(@after AS jsonb));

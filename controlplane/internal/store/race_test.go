@@ -86,6 +86,7 @@ func (r *race) run(d time.Duration) {
 			replicas.Go(func() { r.claimLoop(ctx, s, queue, work) })
 		}
 		replicas.Go(func() { r.settleLoop(ctx, s) })
+		replicas.Go(func() { r.compareLoop(ctx, s) })
 		replicas.Go(func() { r.overdueLoop(ctx, s, work) })
 		for range 8 {
 			replicas.Go(func() { r.workLoop(ctx, work) })
@@ -131,6 +132,20 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
+	}
+}
+
+// compareLoop holds what lanes show against their Tasks, while everything moves.
+func (r *race) compareLoop(ctx context.Context, s *store.Store) {
+	for after := ""; ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
+		found, err := s.CheckLanes(ctx, after, 100)
+		if !r.fine(ctx, err) {
+			continue
+		}
+		if after = found.Next; len(found.Differences) > 0 {
+			r.t.Errorf("lanes differ from what their tasks say: %+v", found.Differences)
+			return
+		}
 	}
 }
 

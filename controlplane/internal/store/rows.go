@@ -51,6 +51,7 @@ type taskRow struct {
 	RetryOf    *int64
 	RetryOfID  *string `gorm:"->"`
 	RootID     *string `gorm:"->"`
+	Absorbed   int
 	RunIf      string
 	Stop       string
 	CancelAt   *time.Time
@@ -71,7 +72,7 @@ func (r taskRow) task() (task.Task, error) {
 		Params: r.Params, State: task.State(r.State), Outcome: task.Outcome(r.Outcome), Reason: task.Reason(r.Reason),
 		Message: r.Message, Result: r.Result, RunAt: r.RunAt.UTC(), EligibleAt: r.EligibleAt.UTC(), Attempts: r.Attempts,
 		SpentRetry: r.SpentRetry, SpentLost: r.SpentLost, Held: r.Held, Parent: value(r.ParentID), RetryOf: value(r.RetryOfID), Root: value(r.RootID),
-		Children: r.Children, CancelAt: instant(r.CancelAt), CancelBy: r.CancelBy, CreatedBy: r.CreatedBy,
+		Children: r.Children, Absorbed: r.Absorbed, CancelAt: instant(r.CancelAt), CancelBy: r.CancelBy, CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt.UTC(), StartedAt: instant(r.StartedAt), EndedAt: instant(r.EndedAt),
 	}
 	if err := json.Unmarshal(r.Spec, &t.Spec); err != nil {

@@ -26,6 +26,10 @@ func (s *Store) Lane(ctx context.Context, key string) (Lane, error) {
 		Key: r.Key, Queue: r.Queue, Namespace: r.Namespace, Kind: r.Kind, Fence: r.Fence,
 		Holder: value(r.HolderID), Head: value(r.HeadID), Queued: r.Queued,
 	}
+	const most = 100
+	if err := query(s.db.WithContext(ctx), "queue/line", args{"lane": key, "limit": most}, &l.Line); err != nil {
+		return Lane{}, classify(ctx, fmt.Errorf("read the line of a lane: %w", err))
+	}
 	if l.Head == "" {
 		return l, nil
 	}

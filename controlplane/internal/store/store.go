@@ -41,6 +41,8 @@ type Store struct {
 	wakes    wakes
 	beats    beats
 	waiting  waitingCounts
+	idle     idleLanes
+	ahead    ahead
 	proven   proven
 	deadlock deadlockCount
 }

@@ -39,6 +39,7 @@ func (s *Store) Ended() <-chan int64 { return s.wakes.ended.out }
 // effects are the wake-ups that a transaction causes; they are sent after its commit.
 type effects struct {
 	queues   []string
+	ready    []readyLane // of those queues; told here alone
 	attempts []int64
 	nudged   bool
 	ended    []int64 // keys of Tasks; told here alone
@@ -46,6 +47,7 @@ type effects struct {
 
 // announce wakes this replica at once and the others with the next notification.
 func (s *Store) announce(e effects) {
+	s.ahead.hear(e)
 	s.deliver(e)
 	s.wakes.outbox.add(e)
 }

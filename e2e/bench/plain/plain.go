@@ -29,6 +29,18 @@ func Exec(ctx context.Context, url, sql string) (err error) {
 	return nil
 }
 
+// Hold opens a transaction with a snapshot and leaves it open until it is let go.
+func Hold(ctx context.Context, url string) (letGo func() error, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the bench's database: %w", err)
+	}
+	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"); err != nil {
+		return nil, errors.Join(fmt.Errorf("hold a snapshot: %w", err), conn.Close(ctx))
+	}
+	return func() error { return conn.Close(ctx) }, nil
+}
+
 // Commits gives what a plain program reaches at this moment: one-row commits a second over some clients.
 func Commits(ctx context.Context, url string, clients int, d time.Duration) (float64, error) {
 	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s&pool_max_conns=%d", url, clients))

@@ -137,6 +137,9 @@ type Item struct {
 	RunAt      time.Time
 	Delay      time.Duration
 	Once       bool // not where the Task that it repeats was submitted again before
+	Children   []Item
+	// Free says that the caller names the program that runs, which takes the right to create Jobs.
+	Free bool
 }
 
 // PickRule says which Tasks a change of many can be about.
@@ -216,6 +219,19 @@ type View struct {
 	Holder   string
 	Attempt  *task.Attempt
 	Progress json.RawMessage
+
+	// Of a single read:
+	After    []string // what it was to run after
+	RunIf    string
+	Children []Listed // in the order in which they were given
+	Forecast *Forecast
+}
+
+// Forecast says when a queued Task may start; Unknown says why nothing can be said.
+type Forecast struct {
+	P50, P90       time.Time
+	Unknown        string
+	Ahead, Samples int
 }
 
 // Filter narrows a list.

@@ -18,7 +18,8 @@ func (s *server) GetTask(ctx context.Context, r GetTaskRequestObject) (GetTaskRe
 	if err != nil {
 		return nil, err
 	}
-	return GetTask200JSONResponse(wireTask(t, view)), nil
+	out, err := s.shown(ctx, known.identity, t, view)
+	return GetTask200JSONResponse(out), err
 }
 
 // seen reads a Task that the caller may get. One that he may not is as good as absent.
@@ -115,10 +116,14 @@ func (s *server) CancelTask(ctx context.Context, r CancelTaskRequestObject) (Can
 	if err != nil {
 		return nil, fmt.Errorf("read the canceled task: %w", err)
 	}
-	if t.State.Terminal() {
-		return CancelTask200JSONResponse(wireTask(t, view)), nil
+	out, err := s.shown(ctx, known.identity, t, view)
+	if err != nil {
+		return nil, err
 	}
-	return CancelTask202JSONResponse(wireTask(t, view)), nil
+	if t.State.Terminal() {
+		return CancelTask200JSONResponse(out), nil
+	}
+	return CancelTask202JSONResponse(out), nil
 }
 
 // ListAttempts lists the Attempts of a Task.

@@ -36,8 +36,7 @@ const (
 
 // tried asks the cluster for the pods of what a dry run would store: the store has answered and holds nothing of it. What
 // can never run is refused; what would wait, or could not be found out, is a warning.
-func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.Warning, error) {
-	pods := podsOf(done)
+func (s *server) tried(ctx context.Context, pods []*triedPod) ([]api.Warning, error) {
 	s.ask(ctx, pods)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("ask the cluster: %w", ctx.Err())
@@ -45,13 +44,13 @@ func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.W
 	var wrong []kinds.FieldError
 	var warnings []api.Warning
 	for _, p := range pods {
-		for _, i := range p.items {
+		for _, at := range p.pointers {
 			field, warning := p.said()
 			switch {
 			case field != nil && len(wrong) < maxFields:
-				wrong = append(wrong, kinds.FieldError{Pointer: in.at(i) + field.Pointer, Reason: field.Reason})
+				wrong = append(wrong, kinds.FieldError{Pointer: at + field.Pointer, Reason: field.Reason})
 			case warning != nil && len(warnings) < maxFields:
-				warnings = append(warnings, api.Warning{Pointer: in.at(i), Reason: warning.Reason, Message: warning.Message})
+				warnings = append(warnings, api.Warning{Pointer: at, Reason: warning.Reason, Message: warning.Message})
 			}
 		}
 	}
@@ -63,33 +62,43 @@ func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.W
 
 // triedPod is a pod that some items have in common, and what the cluster said to it.
 type triedPod struct {
-	task  task.Task
-	items []int
-	asked bool
-	err   error
+	task     task.Task
+	pointers []string
+	asked    bool
+	err      error
 }
 
-// podsOf finds the different pods of what was accepted. An item that repeats an earlier request makes none.
-func podsOf(done []Accepted) []*triedPod {
+// podsOf finds the different pods of what was accepted. An item that repeats an earlier request makes none, and a
+// composite Task has only those of its children.
+func (in intake) podsOf(sub built, done []Accepted) []*triedPod {
 	var all []*triedPod
 	byLook := map[string]*triedPod{}
+	add := func(t task.Task, at string) {
+		same := t.Spec
+		same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil // no admission minds the words of a command
+		look, err := json.Marshal([]any{t.Namespace, t.Kind, t.Class, same})
+		if err != nil {
+			look = []byte(at) // never for a Spec; asking once more does no harm
+		}
+		p := byLook[string(look)]
+		if p == nil {
+			p = &triedPod{task: t}
+			byLook[string(look)] = p
+			all = append(all, p)
+		}
+		p.pointers = append(p.pointers, at)
+	}
 	for i, d := range done {
 		if d.Result == api.ResultRepeated {
 			continue
 		}
-		same := d.Task.Spec
-		same.Pod.Command, same.Pod.Args, same.Objects = nil, nil, nil // no admission minds the words of a command
-		look, err := json.Marshal([]any{d.Task.Namespace, d.Task.Kind, d.Task.Class, same})
-		if err != nil {
-			look = []byte(d.Task.ID) // never for a Spec; asking once more does no harm
+		children := sub.Items[i].Children
+		for c, child := range children {
+			add(child.Task, childPointer(in.at(i), c))
 		}
-		p := byLook[string(look)]
-		if p == nil {
-			p = &triedPod{task: d.Task}
-			byLook[string(look)] = p
-			all = append(all, p)
+		if len(children) == 0 {
+			add(d.Task, in.at(i))
 		}
-		p.items = append(p.items, i)
 	}
 	return all
 }

@@ -601,16 +601,16 @@ type Estimate struct {
 	// Ahead Tasks of its queue and lane that were played with it.
 	Ahead int32 `json:"ahead,omitempty,omitzero"`
 
-	// P50 The instant before which it starts with even chance.
-	P50 time.Time `json:"p50,omitempty,omitzero"`
+	// P50 Seconds from now within which it starts with even chance.
+	P50 *float64 `json:"p50,omitempty"`
 
 	// P90 The same with a chance of nine in ten.
-	P90 time.Time `json:"p90,omitempty,omitzero"`
+	P90 *float64 `json:"p90,omitempty"`
 
 	// Samples Times of its own queue and kind that were at hand.
 	Samples int32 `json:"samples,omitempty,omitzero"`
 
-	// Unknown Why nothing can be said; then there are no instants.
+	// Unknown Why nothing can be said; then there are no times.
 	Unknown string `json:"unknown,omitempty,omitzero"`
 }
 
@@ -751,6 +751,9 @@ type KeyRef struct {
 type Kind struct {
 	// AnyImage Whether a submit may name the image.
 	AnyImage bool `json:"any_image,omitempty,omitzero"`
+
+	// Composite Whether its Tasks run nothing themselves and always have children.
+	Composite bool `json:"composite,omitempty,omitzero"`
 
 	// Description What it does, for people.
 	Description string `json:"description,omitempty,omitzero"`

@@ -85,6 +85,12 @@ func viewOf(v store.View) httpapi.View {
 	}
 }
 
+// Foresee estimates the start of a queued Task.
+func (e edge) Foresee(ctx context.Context, t task.Task, v httpapi.View) (task.Forecast, error) {
+	f, err := e.store.Foresee(ctx, t, store.View{Wait: v.Wait, Needs: v.After})
+	return f, known(err)
+}
+
 // List lists Tasks.
 func (e edge) List(ctx context.Context, f httpapi.Filter) (httpapi.Page, error) {
 	page, err := e.store.Tasks(ctx, listFilter(f))

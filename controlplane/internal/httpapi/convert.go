@@ -38,9 +38,6 @@ func wireTask(t task.Task, v View) api.Task {
 	if t.Children > 0 && v.Children != nil {
 		out.Children, out.Progress = wireChildren(t, v.Children)
 	}
-	if e := v.Forecast; e != nil {
-		out.Estimate = &api.Estimate{P50: utc(e.P50), P90: utc(e.P90), Unknown: e.Unknown, Ahead: int32(e.Ahead), Samples: int32(e.Samples)}
-	}
 	return out
 }
 

@@ -35,6 +35,8 @@ type (
 	// Finder reads Tasks. ErrBadPosition refuses a cursor.
 	Finder interface {
 		Find(ctx context.Context, id string) (task.Task, View, error)
+		// Foresee estimates the start of a queued Task, as Find gave it.
+		Foresee(ctx context.Context, t task.Task, v View) (task.Forecast, error)
 		List(ctx context.Context, f Filter) (Page, error)
 	}
 
@@ -224,14 +226,6 @@ type View struct {
 	After    []string // what it was to run after
 	RunIf    string
 	Children []Listed // in the order in which they were given
-	Forecast *Forecast
-}
-
-// Forecast says when a queued Task may start; Unknown says why nothing can be said.
-type Forecast struct {
-	P50, P90       time.Time
-	Unknown        string
-	Ahead, Samples int
 }
 
 // Filter narrows a list.

@@ -141,6 +141,10 @@ func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
 	return b.task, View{}, b.fail
 }
 
+func (b *backend) Foresee(context.Context, task.Task, View) (task.Forecast, error) {
+	return task.Forecast{P50: 1500 * time.Millisecond, P90: 4 * time.Second, Ahead: 3, Samples: 20}, b.fail
+}
+
 func (b *backend) List(_ context.Context, f Filter) (Page, error) {
 	b.filters = append(b.filters, f)
 	return Page{Items: []Listed{{Task: b.task}}, Next: "more"}, b.fail

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/pkg/api"
@@ -19,7 +20,29 @@ func (s *server) GetTask(ctx context.Context, r GetTaskRequestObject) (GetTaskRe
 		return nil, err
 	}
 	out, err := s.shown(ctx, known.identity, t, view)
+	if err == nil && t.State == task.Queued {
+		out.Estimate, err = s.estimate(ctx, t, view)
+	}
 	return GetTask200JSONResponse(out), err
+}
+
+// estimate says when a queued Task may start.
+func (s *server) estimate(ctx context.Context, t task.Task, v View) (*api.Estimate, error) {
+	f, err := s.finder.Foresee(ctx, t, v)
+	if err != nil {
+		return nil, err
+	}
+	out := &api.Estimate{Unknown: f.Unknown, Ahead: int32(f.Ahead), Samples: int32(f.Samples)}
+	if f.Unknown == "" {
+		out.P50, out.P90 = whole(f.P50), whole(f.P90)
+	}
+	return out, nil
+}
+
+// whole is a duration in seconds and milliseconds.
+func whole(d time.Duration) *float64 {
+	seconds := float64(d.Milliseconds()) / 1000
+	return &seconds
 }
 
 // seen reads a Task that the caller may get. One that he may not is as good as absent.

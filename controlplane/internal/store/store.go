@@ -41,6 +41,7 @@ type Store struct {
 	wakes    wakes
 	beats    beats
 	waiting  waitingCounts
+	services serviceTimes
 	proven   proven
 	deadlock deadlockCount
 }

@@ -57,6 +57,8 @@ type backend struct {
 	task     task.Task
 	carries  error
 
+	children []Listed // of the ended Task
+
 	many   []Picked // what Pick finds; nil: one Task
 	change func(*task.Task)
 	pins   map[string][]Picked
@@ -132,8 +134,8 @@ func (b *backend) Repeated(context.Context, Submission) ([]Accepted, bool, error
 func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
 	if id == endedID {
 		t := b.task
-		t.ID, t.State, t.Outcome = endedID, task.Failed, task.OutcomeFailed
-		return t, View{}, b.fail
+		t.ID, t.State, t.Outcome, t.Children = endedID, task.Failed, task.OutcomeFailed, len(b.children)
+		return t, View{Children: b.children}, b.fail
 	}
 	if id != b.task.ID {
 		return task.Task{}, View{}, task.ErrNotFound

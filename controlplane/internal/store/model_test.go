@@ -58,6 +58,12 @@ func imagine(r *rand.Rand, name string) *world {
 	}
 	low := []string{"", "volume:" + name + "/1", "volume:" + name + "/2"}
 	high := []string{"", "branch:" + name + "/a"}
+	if r.IntN(8) == 0 { // the lane's holder waits for who waits for the lane
+		first, behind, holder := add(nil, low), add(nil, high[1:]), add(nil, high[1:])
+		behind.children, holder.children = []*modelTask{add(behind, low)}, []*modelTask{add(holder, low)}
+		behind.needs, behind.children[0].needs, holder.needs, holder.children[0].needs = []*modelTask{first}, nil, nil, []*modelTask{behind}
+		w.tops = append(w.tops, first, behind, holder)
+	}
 	for range 1 + r.IntN(4) {
 		if r.IntN(2) == 0 {
 			w.tops = append(w.tops, add(nil, low))

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -77,7 +78,8 @@ func Foresee(l Line, seed uint64) Forecast {
 	random := rand.New(rand.NewPCG(seed, uint64(f.Ahead)))
 	starts := make([]time.Duration, runs)
 	for i := range starts {
-		at, ok := l.play(random)
+		// A few recent times do not tell the mean exactly: each run has a sample of them of its own.
+		at, ok := l.resampled(random).play(random)
 		if !ok {
 			f.Unknown = "its queue lets nothing begin"
 			return f
@@ -87,6 +89,20 @@ func Foresee(l Line, seed uint64) Forecast {
 	slices.Sort(starts)
 	f.P50, f.P90 = Quantile(starts, 0.5), Quantile(starts, 0.9)
 	return f
+}
+
+// resampled is the line with service times drawn anew from its own, as many as there were.
+func (l Line) resampled(random *rand.Rand) Line {
+	drawn := make(map[string][]time.Duration, len(l.Service))
+	for _, kind := range slices.Sorted(maps.Keys(l.Service)) {
+		times := l.Service[kind]
+		drawn[kind] = make([]time.Duration, len(times))
+		for i := range times {
+			drawn[kind][i] = times[random.IntN(len(times))]
+		}
+	}
+	l.Service = drawn
+	return l
 }
 
 // Quantile of sorted times.

@@ -63,9 +63,9 @@ func TestEachFaultOfATreeIsNamedAtItsPlace(t *testing.T) {
 	}{
 		"a child's parameters": {group(child+"}", child+"}", child+"}", bad), 422, "/children/3/params/command"},
 		"two faults":           {group(bad, `{"kind":"what","namespace":"shop"}`), 422, "/children/0/params/command /children/1/kind"},
-		"an unknown name":      {group(child+`,"after":["ref:x"]}`), 422, "/children/0/after/0"},
+		"an unknown name":      {group(child + `,"after":["ref:x"]}`), 422, "/children/0/after/0"},
 		"a name twice":         {group(child+`,"ref":"a"}`, child+`,"ref":"a"}`), 422, "/children/1/ref"},
-		"grandchildren":        {group(strings.TrimSuffix(group(child+"}"), "}")+"}"), 422, "/children/0/children /children/0/kind"},
+		"grandchildren":        {group(strings.TrimSuffix(group(child+"}"), "}") + "}"), 422, "/children/0/children /children/0/kind"},
 		"a child's key":        {group(child + `,"idempotency_key":"k"}`), 422, "/children/0/idempotency_key"},
 		"no children":          {`{"kind":"group","namespace":"shop"}`, 422, "/children"},
 		"run_if alone":         {group(child + `,"run_if":"all_finished"}`), 422, "/children/0/run_if"},
@@ -200,10 +200,10 @@ func TestAKindMayPlanItsChildren(t *testing.T) {
 		t.Fatalf("%+v", item)
 	}
 	for body, at := range map[string]string{
-		`{"kind":"all.resize","namespace":"shop","params":{"volumes":["bad"]}}`:                            "/params/volumes",
-		`{"kind":"all.resize","namespace":"shop","params":{"volumes":[]}}`:                                 "/params",
+		`{"kind":"all.resize","namespace":"shop","params":{"volumes":["bad"]}}`:                           "/params/volumes",
+		`{"kind":"all.resize","namespace":"shop","params":{"volumes":[]}}`:                                "/params",
 		`{"kind":"all.resize","namespace":"shop","params":{"volumes":["a"]},"children":[` + child + `}]}`: "/children",
-		`{"kind":"group","namespace":"shop","children":[{"kind":"all.resize","namespace":"shop"}]}`:        "/children/0/kind",
+		`{"kind":"group","namespace":"shop","children":[{"kind":"all.resize","namespace":"shop"}]}`:       "/children/0/kind",
 	} {
 		if p := r.problem(r.send(request{method: "POST", path: "/v1/tasks", token: "admin", body: body}), 422); pointers(p) != at {
 			t.Errorf("%s: %s", body, pointers(p))

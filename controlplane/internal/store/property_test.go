@@ -128,7 +128,9 @@ func (w *worlds) play() {
 		w.settled()
 		claimed := w.claimAll()
 		if claimed == 0 && len(w.open) == 0 {
-			if !slices.ContainsFunc(w.all, func(one *world) bool { return slices.ContainsFunc(one.all, func(t *modelTask) bool { return !t.over() }) }) {
+			if !slices.ContainsFunc(w.all, func(one *world) bool {
+				return slices.ContainsFunc(one.all, func(t *modelTask) bool { return !t.over() })
+			}) {
 				return
 			}
 			w.expireAll()

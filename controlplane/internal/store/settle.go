@@ -113,7 +113,11 @@ func (s *Store) withFacts(ctx context.Context, key int64, settling bool, fn func
 		if task.State(u.facts.State).Terminal() {
 			return errEndedMeanwhile
 		}
-		return fn(u)
+		if err := fn(u); err != nil {
+			return err
+		}
+		failpoint.Hit("settle-before-commit")
+		return nil
 	})
 	if errors.Is(err, errEndedMeanwhile) {
 		return nil // the next look removes its nudge
@@ -121,6 +125,7 @@ func (s *Store) withFacts(ctx context.Context, key int64, settling bool, fn func
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("settle-after-commit")
 	s.announce(e)
 	return nil
 }

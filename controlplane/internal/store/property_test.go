@@ -70,6 +70,11 @@ func (w *worlds) begin(from, n int) {
 			return err
 		})
 	})
+	w.modelled()
+}
+
+// modelled lets every model follow its rules.
+func (w *worlds) modelled() {
 	for _, one := range w.all {
 		one.settle()
 	}
@@ -137,11 +142,10 @@ func (w *worlds) play() {
 			continue
 		}
 		w.settled()
+		w.modelled()
 		w.act()
 		w.advance(10 * time.Minute)
-		for _, one := range w.all {
-			one.settle()
-		}
+		w.modelled()
 		if w.t.Failed() {
 			return
 		}

@@ -305,3 +305,15 @@ func TestAQueuedTaskShowsWhenItMayStart(t *testing.T) {
 		t.Errorf("of a running one: %+v", e)
 	}
 }
+
+func TestAKeyCoversTheWholeTree(t *testing.T) {
+	r := newRig(t)
+	hash := func(command string) string {
+		r.submits(`{"kind":"group","namespace":"shop","idempotency_key":"k","children":[{"kind":"command.run","namespace":"shop","params":{"command":["`+command+`"]}}]}`, 201)
+		last := r.submitted[len(r.submitted)-1]
+		return string(last.Hash)
+	}
+	if a, again, b := hash("a"), hash("a"), hash("b"); a == "" || a != again || a == b {
+		t.Error("the key does not tell children apart")
+	}
+}

@@ -75,7 +75,7 @@ func Foresee(l Line, seed uint64) Forecast {
 	}
 	const effort, least, most = 2_000_000, 25, 200
 	runs := min(max(effort/(1+f.Ahead*f.Ahead), least), most)
-	random := rand.New(rand.NewPCG(seed, uint64(f.Ahead)))
+	random := rand.New(rand.NewPCG(seed, uint64(f.Ahead))) //nolint:gosec // the same line is to give the same answer
 	starts := make([]time.Duration, runs)
 	for i := range starts {
 		// A few recent times do not tell the mean exactly: each run has a sample of them of its own.

@@ -57,7 +57,8 @@ type backend struct {
 	task     task.Task
 	carries  error
 
-	children []Listed // of the ended Task
+	children   []Listed // of the ended Task
+	unforeseen error
 
 	many   []Picked // what Pick finds; nil: one Task
 	change func(*task.Task)
@@ -144,7 +145,7 @@ func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
 }
 
 func (b *backend) Foresee(context.Context, task.Task, View) (task.Forecast, error) {
-	return task.Forecast{P50: 1500 * time.Millisecond, P90: 4 * time.Second, Ahead: 3, Samples: 20}, b.fail
+	return task.Forecast{P50: 1500 * time.Millisecond, P90: 4 * time.Second, Ahead: 3, Samples: 20}, errors.Join(b.fail, b.unforeseen)
 }
 
 func (b *backend) List(_ context.Context, f Filter) (Page, error) {

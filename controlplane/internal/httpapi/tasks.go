@@ -21,22 +21,23 @@ func (s *server) GetTask(ctx context.Context, r GetTaskRequestObject) (GetTaskRe
 	}
 	out, err := s.shown(ctx, known.identity, t, view)
 	if err == nil && t.State == task.Queued {
-		out.Estimate, err = s.estimate(ctx, t, view)
+		out.Estimate = s.estimate(ctx, t, view)
 	}
 	return GetTask200JSONResponse(out), err
 }
 
-// estimate says when a queued Task may start.
-func (s *server) estimate(ctx context.Context, t task.Task, v View) (*api.Estimate, error) {
+// estimate says when a queued Task may start. The Task is shown without one where that cannot be read.
+func (s *server) estimate(ctx context.Context, t task.Task, v View) *api.Estimate {
 	f, err := s.finder.Foresee(ctx, t, v)
 	if err != nil {
-		return nil, err
+		s.log.WarnContext(ctx, "estimate a start", "task", t.ID, "error", err)
+		return nil
 	}
 	out := &api.Estimate{Unknown: f.Unknown, Ahead: int32(f.Ahead), Samples: int32(f.Samples)}
 	if f.Unknown == "" {
 		out.P50, out.P90 = whole(f.P50), whole(f.P90)
 	}
-	return out, nil
+	return out
 }
 
 // whole is a duration in seconds and milliseconds.

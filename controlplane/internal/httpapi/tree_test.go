@@ -300,7 +300,11 @@ func TestAQueuedTaskShowsWhenItMayStart(t *testing.T) {
 	if e := get().Estimate; e == nil || e.P50 == nil || *e.P50 != 1.5 || *e.P90 != 4 || e.Ahead != 3 || e.Samples != 20 {
 		t.Errorf("%+v", e)
 	}
-	r.task.State = task.Running
+	r.unforeseen = errForTest
+	if got := get(); got.ID != taskID || got.Estimate != nil {
+		t.Errorf("where it cannot be read: %+v", got)
+	}
+	r.unforeseen, r.task.State = nil, task.Running
 	if e := get().Estimate; e != nil {
 		t.Errorf("of a running one: %+v", e)
 	}

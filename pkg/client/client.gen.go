@@ -327,6 +327,12 @@ type ClientInterface interface {
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
 	//
+	// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+	// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+	// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+	// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+	// deadline reach the children.
+	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
 	// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
@@ -342,6 +348,12 @@ type ClientInterface interface {
 	// Answers once the Task is committed. With an idempotency key a repeat of the same request by the same caller
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
+	//
+	// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+	// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+	// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+	// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+	// deadline reach the children.
 	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
@@ -452,7 +464,11 @@ type ClientInterface interface {
 	//
 	// A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
 	// and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
-	// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+	// Task that has not ended, and as for a submit. Of a composite Task the children that did not succeed are
+	// repeated under a new parent, with `after` among each other as it was; with `all` every one is. What a Task
+	// waited for outside of this is not waited for again. A child that was deleted is left out; one that the rules
+	// of today refuse is named by its place, as `/children/3`, and nothing is stored. 422 where no child is left, and
+	// for a Task that belongs to a composite one.
 	//
 	// Corresponds with POST /v1/tasks/{id}/retry (the `RetryTask` operationId).
 	RetryTask(ctx context.Context, id TaskID, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -468,7 +484,7 @@ type ClientInterface interface {
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-	// of many different pods the first 20 are asked about.
+	// of many different pods the first 20 are asked about. Children count among the 1,000.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -479,7 +495,7 @@ type ClientInterface interface {
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-	// of many different pods the first 20 are asked about.
+	// of many different pods the first 20 are asked about. Children count among the 1,000.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1045,6 +1061,12 @@ func (c *Wire) ListTasks(ctx context.Context, params *ListTasksParams, reqEditor
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
 //
+// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+// deadline reach the children.
+//
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 // stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
 // pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
@@ -1070,6 +1092,12 @@ func (c *Wire) SubmitTaskWithBody(ctx context.Context, params *SubmitTaskParams,
 // Answers once the Task is committed. With an idempotency key a repeat of the same request by the same caller
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
+//
+// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+// deadline reach the children.
 //
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 // stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
@@ -1300,7 +1328,11 @@ func (c *Wire) GetLogs(ctx context.Context, id TaskID, params *GetLogsParams, re
 //
 // A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
 // and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
-// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+// Task that has not ended, and as for a submit. Of a composite Task the children that did not succeed are
+// repeated under a new parent, with `after` among each other as it was; with `all` every one is. What a Task
+// waited for outside of this is not waited for again. A child that was deleted is left out; one that the rules
+// of today refuse is named by its place, as `/children/3`, and nothing is stored. 422 where no child is left, and
+// for a Task that belongs to a composite one.
 //
 // Corresponds with POST /v1/tasks/{id}/retry (the `RetryTask` operationId).
 func (c *Wire) RetryTask(ctx context.Context, id TaskID, params *RetryTaskParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1336,7 +1368,7 @@ func (c *Wire) UnholdTask(ctx context.Context, id TaskID, reqEditors ...RequestE
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 // stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-// of many different pods the first 20 are asked about.
+// of many different pods the first 20 are asked about. Children count among the 1,000.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1357,7 +1389,7 @@ func (c *Wire) SubmitBatchWithBody(ctx context.Context, params *SubmitBatchParam
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 // stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-// of many different pods the first 20 are asked about.
+// of many different pods the first 20 are asked about. Children count among the 1,000.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -2967,6 +2999,33 @@ func NewRetryTaskRequest(server string, id TaskID, params *RetryTaskParams) (*ht
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.All != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "all", *params.All, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
@@ -3542,6 +3601,12 @@ type ClientWithResponsesInterface interface {
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
 	//
+	// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+	// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+	// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+	// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+	// deadline reach the children.
+	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
 	// pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
@@ -3557,6 +3622,12 @@ type ClientWithResponsesInterface interface {
 	// Answers once the Task is committed. With an idempotency key a repeat of the same request by the same caller
 	// answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 	// 7 days, never longer than the Task itself.
+	//
+	// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+	// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+	// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+	// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+	// deadline reach the children.
 	//
 	// With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 	// stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
@@ -3677,7 +3748,11 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
 	// and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
-	// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+	// Task that has not ended, and as for a submit. Of a composite Task the children that did not succeed are
+	// repeated under a new parent, with `after` among each other as it was; with `all` every one is. What a Task
+	// waited for outside of this is not waited for again. A child that was deleted is left out; one that the rules
+	// of today refuse is named by its place, as `/children/3`, and nothing is stored. 422 where no child is left, and
+	// for a Task that belongs to a composite one.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -3697,7 +3772,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-	// of many different pods the first 20 are asked about.
+	// of many different pods the first 20 are asked about. Children count among the 1,000.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3708,7 +3783,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 	// stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-	// of many different pods the first 20 are asked about.
+	// of many different pods the first 20 are asked about. Children count among the 1,000.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -5045,6 +5120,12 @@ func (c *ClientWithResponses) ListTasksWithResponse(ctx context.Context, params 
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
 //
+// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+// deadline reach the children.
+//
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 // stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
 // pod: a no for good is 422, what the Task would wait for stands in `warnings`, and so does a cluster that could
@@ -5066,6 +5147,12 @@ func (c *ClientWithResponses) SubmitTaskWithBodyWithResponse(ctx context.Context
 // Answers once the Task is committed. With an idempotency key a repeat of the same request by the same caller
 // answers 200 with the first Task in its present state, another body under the same key 409. Keys are kept for
 // 7 days, never longer than the Task itself.
+//
+// With `children` it is composite: it and its children are stored together or not at all, the key covers all of
+// them, and rights are asked for each. It runs no Job of its own: it is `running` from the claim of its lane,
+// uses nothing of its queue's cap, and ends when all its children have: `succeeded` if all of them did, else
+// `failed` with `child_failed`; what succeeded stays done. Its run deadline counts from the claim; cancel and
+// deadline reach the children.
 //
 // With `dry_run` everything is checked, rights, the key's body and the conflict policy included, and nothing is
 // stored: 200 with the Task as it would be, under the id of zeros. The cluster is asked whether it would take the
@@ -5258,7 +5345,11 @@ func (c *ClientWithResponses) GetLogsWithResponse(ctx context.Context, id TaskID
 //
 // A new Task with the same kind, namespace, name, parameters, labels, lane, queue, class and spec, by the rules
 // and rights of today. It needs `create` on `tasks/retry` and whatever a submit of that Task needs. 409 for a
-// Task that has not ended, and as for a submit. A composite Task, or one that belongs to one, answers 422.
+// Task that has not ended, and as for a submit. Of a composite Task the children that did not succeed are
+// repeated under a new parent, with `after` among each other as it was; with `all` every one is. What a Task
+// waited for outside of this is not waited for again. A child that was deleted is left out; one that the rules
+// of today refuse is named by its place, as `/children/3`, and nothing is stored. 422 where no child is left, and
+// for a Task that belongs to a composite one.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -5290,7 +5381,7 @@ func (c *ClientWithResponses) UnholdTaskWithResponse(ctx context.Context, id Tas
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 // stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-// of many different pods the first 20 are asked about.
+// of many different pods the first 20 are asked about. Children count among the 1,000.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -5307,7 +5398,7 @@ func (c *ClientWithResponses) SubmitBatchWithBodyWithResponse(ctx context.Contex
 //
 // Either all are accepted in one transaction or nothing is. A key in the header covers the whole batch; keys may
 // stand in the items instead, not both. 201 if at least one Task was created, else 200. `dry_run` as for one;
-// of many different pods the first 20 are asked about.
+// of many different pods the first 20 are asked about. Children count among the 1,000.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -36,12 +36,21 @@ func (c *Client) TryBatch(ctx context.Context, tasks []api.SubmitTask, key strin
 	return out, nil
 }
 
-// Retry submits an ended Task again, as a new one. With a key, which may be empty, sending the same again gives the same
-// Task.
+// Retry submits an ended Task again, as a new one; of a composite Task the children that did not succeed. With a key,
+// which may be empty, sending the same again gives the same Task.
 func (c *Client) Retry(ctx context.Context, id, key string) (Submitted, error) {
+	return c.retry(ctx, id, &api.RetryTaskParams{IdempotencyKey: orNil(key)})
+}
+
+// RetryAll is Retry that repeats the children that succeeded too.
+func (c *Client) RetryAll(ctx context.Context, id, key string) (Submitted, error) {
+	all := true
+	return c.retry(ctx, id, &api.RetryTaskParams{IdempotencyKey: orNil(key), All: &all})
+}
+
+func (c *Client) retry(ctx context.Context, id string, params *api.RetryTaskParams) (Submitted, error) {
 	var out Submitted
-	params := &api.RetryTaskParams{IdempotencyKey: orNil(key)}
-	h, err := c.read(ctx, key != "", &out.Task, func() (*http.Response, error) { return c.wire.RetryTask(ctx, id, params) })
+	h, err := c.read(ctx, params.IdempotencyKey != nil, &out.Task, func() (*http.Response, error) { return c.wire.RetryTask(ctx, id, params) })
 	if err != nil {
 		return Submitted{}, fmt.Errorf("retry task %s: %w", id, err)
 	}

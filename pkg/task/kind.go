@@ -105,6 +105,7 @@ type Spec struct {
 	RunDeadline    Seconds           `json:"run_deadline"`             // handler at work → end
 	Grace          Seconds           `json:"grace"`                    // SIGTERM → SIGKILL
 	FenceAfter     Seconds           `json:"fence_after"`              // silence after which a runner kills its handler
+	Weight         float64           `json:"weight,omitempty"`         // of a child, its share of its parent's progress; 0: 1
 }
 
 // Defaults of a Spec, used where a kind says nothing.

@@ -10,7 +10,7 @@ import (
 
 func (c *cli) retryVerb() *cobra.Command {
 	var key string
-	var wait bool
+	var wait, all bool
 	var which selecting
 	cmd := &cobra.Command{
 		Use:   "retry [ID]",
@@ -33,7 +33,11 @@ func (c *cli) retryVerb() *cobra.Command {
 					return calls.RetryMany(cmd.Context(), api.RetryTasks{Filter: filter, DryRun: dryRun, ExpectedCount: expected, Selection: selection}, key)
 				})
 			}
-			made, err := calls.Retry(cmd.Context(), args[0], key)
+			again := calls.Retry
+			if all {
+				again = calls.RetryAll
+			}
+			made, err := again(cmd.Context(), args[0], key)
 			if err != nil {
 				return err
 			}
@@ -44,6 +48,7 @@ func (c *cli) retryVerb() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "idempotency key: sending the same again gives the same task")
+	cmd.Flags().BoolVar(&all, "all", false, "of a composite task also the children that succeeded")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the end; the exit code is the outcome")
 	which.flags(c, cmd, "failed", "canceled", "succeeded")
 	return c.completeTasks(cmd, isEnded)

@@ -158,18 +158,25 @@ func (c *cli) task(w wish, command []string) (api.SubmitTask, error) {
 	return t, c.place(&t)
 }
 
-// place settles the namespace: the flag's, the file's, the context's.
+// place settles the namespace: the flag's, the file's, the context's. A child without one goes where its parent does.
 func (c *cli) place(t *api.SubmitTask) error {
 	lay(&t.Namespace, c.namespace)
-	if t.Namespace != "" {
-		return nil
+	if t.Namespace == "" {
+		namespace, err := c.inNamespace()
+		if err == nil && namespace == "" {
+			err = errors.New("say where to run it: --namespace")
+		}
+		if err != nil {
+			return err
+		}
+		t.Namespace = namespace
 	}
-	namespace, err := c.inNamespace()
-	if err == nil && namespace == "" {
-		err = errors.New("say where to run it: --namespace")
+	for i := range t.Children {
+		if child := &t.Children[i]; child.Namespace == "" {
+			child.Namespace = t.Namespace
+		}
 	}
-	t.Namespace = namespace
-	return err
+	return nil
 }
 
 func lay[T ~string](field *T, value T) {

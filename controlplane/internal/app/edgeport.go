@@ -45,14 +45,19 @@ func (e edge) Repeated(ctx context.Context, s httpapi.Submission) ([]httpapi.Acc
 }
 
 func batchOf(s httpapi.Submission) store.Batch {
-	batch := store.Batch{Caller: s.Caller, Key: s.Key, Hash: s.Hash, DryRun: s.DryRun, Items: make([]store.Item, len(s.Items))}
-	for i, item := range s.Items {
-		batch.Items[i] = store.Item{
+	return store.Batch{Caller: s.Caller, Key: s.Key, Hash: s.Hash, DryRun: s.DryRun, Items: itemsOf(s.Items)}
+}
+
+func itemsOf(items []httpapi.Item) []store.Item {
+	out := make([]store.Item, len(items))
+	for i, item := range items {
+		out[i] = store.Item{
 			Task: item.Task, OnConflict: item.OnConflict, Supersedes: item.Supersedes, Key: item.Key, Hash: item.Hash,
 			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay, Once: item.Once,
+			Children: itemsOf(item.Children),
 		}
 	}
-	return batch
+	return out
 }
 
 func accepted(stored []store.Enqueued) []httpapi.Accepted {
@@ -66,9 +71,24 @@ func accepted(stored []store.Enqueued) []httpapi.Accepted {
 // Find reads a Task.
 func (e edge) Find(ctx context.Context, id string) (task.Task, httpapi.View, error) {
 	t, v, err := e.store.Task(ctx, id)
-	return t, httpapi.View{
+	view := viewOf(v)
+	for _, c := range v.Children {
+		view.Children = append(view.Children, httpapi.Listed{Task: c.Task, View: viewOf(c.View)})
+	}
+	return t, view, known(err)
+}
+
+func viewOf(v store.View) httpapi.View {
+	return httpapi.View{
 		Phase: v.Phase, Wait: v.Wait, WaitNote: v.WaitNote, Holder: v.HolderID, Attempt: v.Attempt, Progress: v.Progress,
-	}, known(err)
+		After: v.Needs, RunIf: string(v.RunIf),
+	}
+}
+
+// Foresee estimates the start of a queued Task.
+func (e edge) Foresee(ctx context.Context, t task.Task, v httpapi.View) (task.Forecast, error) {
+	f, err := e.store.Foresee(ctx, t, store.View{Wait: v.Wait, Needs: v.After})
+	return f, known(err)
 }
 
 // List lists Tasks.
@@ -79,7 +99,8 @@ func (e edge) List(ctx context.Context, f httpapi.Filter) (httpapi.Page, error) 
 	}
 	out := httpapi.Page{Items: make([]httpapi.Listed, len(page.Tasks)), Next: page.Next}
 	for i, t := range page.Tasks {
-		out.Items[i].Task = t
+		out.Items[i] = httpapi.Listed{Task: t, View: viewOf(page.Views[i])}
+		out.Items[i].View.Attempt = nil // a list shows what it waits for, not the Attempt itself
 	}
 	return out, nil
 }

@@ -44,7 +44,7 @@ func TestUsersKindsStandBesideTheBuiltIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(all.Names(), " "); got != "command.run container.run report.build" {
+	if got := strings.Join(all.Names(), " "); got != "command.run container.run group report.build" {
 		t.Errorf("kinds %s", got)
 	}
 }

@@ -25,15 +25,19 @@ func wireTask(t task.Task, v View) api.Task {
 	if t.State == task.Queued && t.RunAt.After(t.CreatedAt) {
 		out.RunAt = utc(t.RunAt)
 	}
-	if v.Wait != "" {
-		out.Waiting = &api.Waiting{Reason: string(v.Wait), Note: v.WaitNote, Holder: v.Holder}
-	}
+	out.Waiting = wireWaiting(v)
 	if v.Attempt != nil {
 		a := wireAttempt(*v.Attempt)
 		out.Attempt = &a
 	}
 	out.Progress = progress(v)
 	out.Objects = wireObjects(t.Spec.Objects)
+	if len(v.After) > 0 {
+		out.After, out.RunIf = v.After, api.RunIf(v.RunIf)
+	}
+	if t.Children > 0 && v.Children != nil {
+		out.Children, out.Progress = wireChildren(t, v.Children)
+	}
 	return out
 }
 
@@ -122,8 +126,15 @@ func wireSpec(s task.Spec) api.Spec {
 			Attempts: &attempts, Backoff: seconds(s.Retry.Backoff), Cap: seconds(s.Retry.Cap), Lost: &lost,
 		},
 		QueueDeadline: seconds(s.QueueDeadline), StartDeadline: seconds(s.StartDeadline), CapacityDeadline: seconds(s.Capacity),
-		RunDeadline: seconds(s.RunDeadline), Grace: seconds(s.Grace), FenceAfter: seconds(s.FenceAfter),
+		RunDeadline: seconds(s.RunDeadline), Weight: s.Weight, Grace: seconds(s.Grace), FenceAfter: seconds(s.FenceAfter),
 	}
+}
+
+func wireWaiting(v View) *api.Waiting {
+	if v.Wait == "" {
+		return nil
+	}
+	return &api.Waiting{Reason: string(v.Wait), Note: v.WaitNote, Holder: v.Holder}
 }
 
 func seconds(s task.Seconds) *float64 {

@@ -58,7 +58,7 @@ func wireKind(k kinds.Kind, by Switched) api.Kind {
 	}
 	out := api.Kind{
 		Name: k.Name, Description: k.Description, Executor: string(k.Executor), Queue: k.Queue, Lane: k.Lane, Mode: api.Mode(k.Mode),
-		OnConflict: api.OnConflict(k.OnConflict), Supersedes: k.Supersedes, Free: k.Free, AnyImage: k.AnyImage, Params: k.Params, Secrets: k.Secrets,
+		OnConflict: api.OnConflict(k.OnConflict), Supersedes: k.Supersedes, Free: k.Free, AnyImage: k.AnyImage, Composite: k.Composite(), Params: k.Params, Secrets: k.Secrets,
 		Spec: wireSpec(spec), Objects: wireObjects(spec.Objects),
 	}
 	if by.Executor != "" {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/pkg/api"
 	"slipway.dev/slipway/pkg/task"
@@ -183,7 +184,7 @@ func (s *server) RetryTasks(ctx context.Context, r RetryTasksRequestObject) (Ret
 	if err != nil {
 		return nil, err
 	}
-	work := retrying{server: s, in: intake{caller: known.identity, at: func(int) string { return "" }}}
+	work := retrying{server: s, caller: known.identity}
 	if err := work.mayAll(ctx, p); err != nil {
 		return nil, err
 	}
@@ -202,21 +203,17 @@ func (s *server) RetryTasks(ctx context.Context, r RetryTasksRequestObject) (Ret
 // retrying submits many ended Tasks again.
 type retrying struct {
 	*server
-	in      intake
+	caller  auth.Identity
 	refused []api.ManyItem // by the rules of today
 }
 
 // mayAll asks for everything that a submit of each Task needs, and finds those that the rules of today refuse.
 func (w *retrying) mayAll(ctx context.Context, p picked) error {
-	type pair struct{ namespace, kind string }
-	pairs := map[pair]bool{}
+	var all []want
 	for _, t := range p.all {
-		if at := (pair{t.Namespace, t.Kind}); !pairs[at] {
-			pairs[at] = true
-			w.in.tasks = append(w.in.tasks, api.SubmitTask{Namespace: t.Namespace, Kind: t.Kind})
-		}
+		all = append(all, want{t.Namespace, t.Kind})
 	}
-	if err := w.mayCreate(ctx, w.in); err != nil {
+	if err := w.mayCreate(ctx, w.caller, all); err != nil {
 		return err
 	}
 	for ids := range slices.Chunk(p.ids(), manyBatch) {
@@ -225,20 +222,11 @@ func (w *retrying) mayAll(ctx context.Context, p picked) error {
 			return err
 		}
 		w.refused = append(w.refused, refused...)
-		if err := w.mayChooseFreely(ctx, intake{caller: w.in.caller, tasks: submitsOf(b)}, b); err != nil {
+		if err := w.mayChooseFreely(ctx, w.caller, b.Items); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// submitsOf names the namespaces of what was built.
-func submitsOf(b built) []api.SubmitTask {
-	out := make([]api.SubmitTask, len(b.Items))
-	for i, item := range b.Items {
-		out[i].Namespace = item.Task.Namespace
-	}
-	return out
 }
 
 // build lays a few ended Tasks over their kinds; those that cannot be submitted today are refused one by one.
@@ -247,9 +235,13 @@ func (w *retrying) build(ctx context.Context, ids []string) (b built, refused []
 	if err != nil {
 		return b, nil, fmt.Errorf("read the tasks to retry: %w", err)
 	}
-	b.Submission = Submission{Caller: w.in.caller.User}
+	b.Submission = Submission{Caller: w.caller.User}
 	for _, old := range olds {
-		one, err := w.buildRetry(w.in, old)
+		if old.Children > 0 {
+			refused = append(refused, api.ManyItem{ID: old.ID, Result: api.ManyRefused, Reason: "is a composite task, which is retried by itself"})
+			continue
+		}
+		one, err := w.again(w.caller, old)
 		var invalid *kinds.InvalidError
 		if errors.As(err, &invalid) {
 			refused = append(refused, api.ManyItem{ID: old.ID, Result: api.ManyRefused, Reason: invalid.Error()})
@@ -258,8 +250,8 @@ func (w *retrying) build(ctx context.Context, ids []string) (b built, refused []
 		if err != nil {
 			return b, nil, err
 		}
-		one.Items[0].Once = true
-		b.Items, b.free = append(b.Items, one.Items[0]), append(b.free, one.free[0])
+		one.Once = true
+		b.Items = append(b.Items, one)
 	}
 	return b, refused, nil
 }

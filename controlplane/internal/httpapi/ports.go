@@ -35,6 +35,8 @@ type (
 	// Finder reads Tasks. ErrBadPosition refuses a cursor.
 	Finder interface {
 		Find(ctx context.Context, id string) (task.Task, View, error)
+		// Foresee estimates the start of a queued Task, as Find gave it.
+		Foresee(ctx context.Context, t task.Task, v View) (task.Forecast, error)
 		List(ctx context.Context, f Filter) (Page, error)
 	}
 
@@ -151,6 +153,9 @@ type Item struct {
 	RunAt      time.Time
 	Delay      time.Duration
 	Once       bool // not where the Task that it repeats was submitted again before
+	Children   []Item
+	// Free says that the caller names the program that runs, which takes the right to create Jobs.
+	Free bool
 }
 
 // PickRule says which Tasks a change of many can be about.
@@ -275,6 +280,11 @@ type View struct {
 	Holder   string
 	Attempt  *task.Attempt
 	Progress json.RawMessage
+
+	// Of a single read:
+	After    []string // what it was to run after
+	RunIf    string
+	Children []Listed // in the order in which they were given
 }
 
 // Filter narrows a list.

@@ -58,6 +58,9 @@ type backend struct {
 	task     task.Task
 	carries  error
 
+	children   []Listed // of the ended Task
+	unforeseen error
+
 	many   []Picked // what Pick finds; nil: one Task
 	change func(*task.Task)
 	pins   map[string][]Picked
@@ -135,13 +138,17 @@ func (b *backend) Repeated(context.Context, Submission) ([]Accepted, bool, error
 func (b *backend) Find(_ context.Context, id string) (task.Task, View, error) {
 	if id == endedID {
 		t := b.task
-		t.ID, t.State, t.Outcome = endedID, task.Failed, task.OutcomeFailed
-		return t, View{}, b.fail
+		t.ID, t.State, t.Outcome, t.Children = endedID, task.Failed, task.OutcomeFailed, len(b.children)
+		return t, View{Children: b.children}, b.fail
 	}
 	if id != b.task.ID {
 		return task.Task{}, View{}, task.ErrNotFound
 	}
 	return b.task, View{}, b.fail
+}
+
+func (b *backend) Foresee(context.Context, task.Task, View) (task.Forecast, error) {
+	return task.Forecast{P50: 1500 * time.Millisecond, P90: 4 * time.Second, Ahead: 3, Samples: 20}, errors.Join(b.fail, b.unforeseen)
 }
 
 func (b *backend) List(_ context.Context, f Filter) (Page, error) {

@@ -2,18 +2,15 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/pkg/api"
-	"slipway.dev/slipway/pkg/task"
 )
 
 // The routes that stand in a fingerprint. An item of a batch asks for the same as a submit of its own.
@@ -21,6 +18,9 @@ const (
 	submitRoute = "POST /v1/tasks"
 	batchRoute  = "POST /v1/tasks:batch"
 )
+
+// maxBatch bounds the Tasks of a batch, children included.
+const maxBatch = 1000
 
 // SubmitTask stores one Task.
 func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (SubmitTaskResponseObject, error) {
@@ -34,13 +34,13 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 	if in.key != "" {
 		in.hash = fingerprint(submitRoute, withoutKey(known.body))
 	}
-	done, err := s.submit(ctx, in)
+	sub, done, err := s.submit(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	var warnings []api.Warning
 	if in.dryRun {
-		if warnings, err = s.tried(ctx, in, done); err != nil {
+		if warnings, err = s.tried(ctx, in.podsOf(sub, done)); err != nil {
 			return nil, err
 		}
 	}
@@ -75,7 +75,10 @@ func (s *server) SubmitTask(ctx context.Context, r SubmitTaskRequestObject) (Sub
 	} else {
 		headers.SlipwayCoalesced = &yes
 	}
-	there := wireTask(t, view)
+	there, err := s.shown(ctx, known.identity, t, view)
+	if err != nil {
+		return nil, err
+	}
 	there.Warnings = warnings
 	return SubmitTask200JSONResponse{Body: there, Headers: headers}, nil
 }
@@ -96,15 +99,19 @@ func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (S
 	if err := checkKeys(in); err != nil {
 		return nil, err
 	}
+	if n := len(in.wants()); n > maxBatch {
+		reason := fmt.Sprintf("holds %d tasks with their children, at most %d are allowed", n, maxBatch)
+		return nil, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/tasks", Reason: reason}}}
+	}
 	if in.key != "" {
 		in.hash = fingerprint(batchRoute, known.body)
 	}
-	done, err := s.submit(ctx, in)
+	sub, done, err := s.submit(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	if in.dryRun {
-		return s.triedBatch(ctx, in, done)
+		return s.triedBatch(ctx, in.podsOf(sub, done), done)
 	}
 	result, created, repeated := api.BatchResult{Items: make([]api.BatchItem, len(done))}, 0, 0
 	for i, d := range done {
@@ -129,8 +136,8 @@ func (s *server) SubmitBatch(ctx context.Context, r SubmitBatchRequestObject) (S
 }
 
 // triedBatch answers for a batch that was only tried. Ids of what is not there are left out of it.
-func (s *server) triedBatch(ctx context.Context, in intake, done []Accepted) (SubmitBatchResponseObject, error) {
-	warnings, err := s.tried(ctx, in, done)
+func (s *server) triedBatch(ctx context.Context, pods []*triedPod, done []Accepted) (SubmitBatchResponseObject, error) {
+	warnings, err := s.tried(ctx, pods)
 	if err != nil {
 		return nil, err
 	}
@@ -183,20 +190,30 @@ type intake struct {
 
 // submit checks rights and rules and stores. A request that was accepted before is answered as then, even if it would
 // be refused today: its kind may be gone.
-func (s *server) submit(ctx context.Context, in intake) ([]Accepted, error) {
-	if err := s.mayCreate(ctx, in); err != nil {
-		return nil, err
+func (s *server) submit(ctx context.Context, in intake) (built, []Accepted, error) {
+	if err := s.mayCreate(ctx, in.caller, in.wants()); err != nil {
+		return built{}, nil, err
 	}
 	sub, invalid := s.build(in)
-	return s.accept(ctx, in, sub, invalid)
+	done, err := s.accept(ctx, in, sub, invalid)
+	return sub, done, err
 }
 
 // accept stores what was built. What is invalid today may still be the repeat of an earlier request.
 func (s *server) accept(ctx context.Context, in intake, sub built, invalid error) ([]Accepted, error) {
 	if invalid == nil {
-		if err := s.mayChooseFreely(ctx, in, sub); err != nil {
+		if err := s.mayCreate(ctx, in.caller, sub.planned); err != nil {
 			return nil, err
 		}
+		if err := s.mayChooseFreely(ctx, in.caller, sub.Items); err != nil {
+			return nil, err
+		}
+		var err error
+		if invalid, err = s.strangers(ctx, in); err != nil {
+			return nil, err
+		}
+	}
+	if invalid == nil {
 		done, err := s.submitter.Submit(ctx, sub.Submission)
 		if err != nil {
 			return nil, fmt.Errorf("store tasks: %w", in.locate(err))
@@ -243,11 +260,14 @@ func (in intake) locate(err error) error {
 	return err
 }
 
-// built is a Submission, and which of its items need the right to create Jobs.
+// built is a Submission, and the rights that its planned children take.
 type built struct {
 	Submission
-	free []bool
+	planned []want
 }
+
+// want is a Task by what the rights to create it need.
+type want struct{ namespace, kind string }
 
 func (b built) keyed() bool {
 	for _, item := range b.Items {
@@ -258,74 +278,31 @@ func (b built) keyed() bool {
 	return b.Key != ""
 }
 
-// build lays every task over its kind; invalid names what is wrong with them.
-func (s *server) build(in intake) (b built, invalid error) {
-	b.Submission = Submission{Caller: in.caller.User, Key: in.key, Hash: in.hash, DryRun: in.dryRun, Items: make([]Item, len(in.tasks))}
-	b.free = make([]bool, len(in.tasks))
-	var wrong []kinds.FieldError
-	for i, t := range in.tasks {
-		item := &b.Items[i]
-		if in.key == "" && t.IdempotencyKey != "" {
-			item.Key, item.Hash = t.IdempotencyKey, fingerprint(submitRoute, withoutKey(in.bodies[i]))
+// wants names the Tasks of an intake, children included.
+func (in intake) wants() []want {
+	var all []want
+	for _, t := range in.tasks {
+		all = append(all, want{t.Namespace, t.Kind})
+		for _, c := range t.Children {
+			all = append(all, want{c.Namespace, c.Kind})
 		}
-		made, err := s.buildOne(t)
-		var bad *kinds.InvalidError
-		if errors.As(err, &bad) {
-			for _, f := range bad.Fields {
-				wrong = append(wrong, kinds.FieldError{Pointer: in.at(i) + f.Pointer, Reason: f.Reason})
-			}
-			continue
-		}
-		made.Task.CreatedBy = in.caller.User
-		item.Task, item.OnConflict, item.Supersedes = made.Task, made.OnConflict, made.Supersedes
-		item.RunAt, item.Delay = made.RunAt, made.Delay
-		item.After, item.RunIf = t.After, string(t.RunIf)
-		b.free[i] = made.Free
 	}
-	if len(wrong) > 0 {
-		return b, &kinds.InvalidError{Fields: wrong[:min(len(wrong), maxFields)]}
-	}
-	return b, nil
-}
-
-func (s *server) buildOne(t api.SubmitTask) (kinds.Built, error) {
-	k, ok := s.kinds.Get(t.Kind)
-	if !ok {
-		return kinds.Built{}, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/kind", Reason: "is not known here"}}}
-	}
-	if t.RunIf != "" && len(t.After) == 0 {
-		return kinds.Built{}, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/run_if", Reason: "needs after"}}}
-	}
-	wishes, err := json.Marshal(t.Spec)
-	if err != nil {
-		return kinds.Built{}, fmt.Errorf("write a spec: %w", err)
-	}
-	var objects []task.Object
-	for _, o := range t.Objects {
-		objects = append(objects, task.Object{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name})
-	}
-	return kinds.Build(k, kinds.Request{
-		Namespace: t.Namespace, Objects: objects, Name: t.Name, Params: t.Params, Labels: t.Labels, Lane: t.Lane,
-		Mode: task.Mode(t.Mode), OnConflict: task.OnConflict(t.OnConflict), Queue: t.Queue, Class: string(t.Class),
-		Spec: wishes, RunAt: t.RunAt.Truncate(time.Microsecond), Delay: task.Seconds(t.Delay),
-	})
+	return all
 }
 
 // mayCreate asks for the rights that need nothing but names: create Tasks in the namespace, and use the kind.
-func (s *server) mayCreate(ctx context.Context, in intake) error {
-	type pair struct{ namespace, kind string }
-	asked := map[pair]bool{}
-	for _, t := range in.tasks {
-		p := pair{t.Namespace, t.Kind}
-		if asked[p] {
+func (s *server) mayCreate(ctx context.Context, caller auth.Identity, all []want) error {
+	asked := map[want]bool{}
+	for _, w := range all {
+		if asked[w] {
 			continue
 		}
-		asked[p] = true
-		if err := s.gate.May(ctx, in.caller, tasks("create", "", t.Namespace)); err != nil {
+		asked[w] = true
+		if err := s.gate.May(ctx, caller, tasks("create", "", w.namespace)); err != nil {
 			return err
 		}
-		use := auth.Access{Verb: "use", Group: auth.Group, Resource: "kinds", Name: t.Kind, Namespace: t.Namespace}
-		if err := s.gate.May(ctx, in.caller, use); err != nil {
+		use := auth.Access{Verb: "use", Group: auth.Group, Resource: "kinds", Name: w.kind, Namespace: w.namespace}
+		if err := s.gate.May(ctx, caller, use); err != nil {
 			return err
 		}
 	}
@@ -334,30 +311,37 @@ func (s *server) mayCreate(ctx context.Context, in intake) error {
 
 // mayChooseFreely asks whether somebody who names what runs could create a Job of it himself. A pod reads any Secret of
 // its namespace, so who names one must be able to create such a Job too, or to read that Secret without Slipway.
-func (s *server) mayChooseFreely(ctx context.Context, in intake, b built) error {
-	var forbidden *auth.ForbiddenError
-	for i, t := range in.tasks {
-		secrets := b.Items[i].Task.Spec.Pod.Secrets
-		if !b.free[i] && len(secrets) == 0 {
-			continue
-		}
-		create := auth.Access{Verb: "create", Group: "batch", Resource: "jobs", Namespace: t.Namespace}
-		err := s.gate.May(ctx, in.caller, create)
-		if err == nil {
-			continue
-		}
-		if b.free[i] || !errors.As(err, &forbidden) {
+func (s *server) mayChooseFreely(ctx context.Context, caller auth.Identity, items []Item) error {
+	for _, item := range items {
+		if err := s.mayChoose(ctx, caller, item); err != nil {
 			return err
 		}
-		for _, parameter := range slices.Sorted(maps.Keys(secrets)) {
-			get := auth.Access{Verb: "get", Resource: "secrets", Name: secrets[parameter].Name, Namespace: t.Namespace}
-			err := s.gate.May(ctx, in.caller, get)
-			if errors.As(err, &forbidden) {
-				return &auth.ForbiddenError{Access: get, Or: create}
-			}
-			if err != nil {
-				return err
-			}
+		if err := s.mayChooseFreely(ctx, caller, item.Children); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *server) mayChoose(ctx context.Context, caller auth.Identity, item Item) error {
+	namespace, secrets := item.Task.Namespace, item.Task.Spec.Pod.Secrets
+	if !item.Free && len(secrets) == 0 {
+		return nil
+	}
+	create := auth.Access{Verb: "create", Group: "batch", Resource: "jobs", Namespace: namespace}
+	err := s.gate.May(ctx, caller, create)
+	var forbidden *auth.ForbiddenError
+	if err == nil || item.Free || !errors.As(err, &forbidden) {
+		return err
+	}
+	for _, parameter := range slices.Sorted(maps.Keys(secrets)) {
+		get := auth.Access{Verb: "get", Resource: "secrets", Name: secrets[parameter].Name, Namespace: namespace}
+		err := s.gate.May(ctx, caller, get)
+		if errors.As(err, &forbidden) {
+			return &auth.ForbiddenError{Access: get, Or: create}
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

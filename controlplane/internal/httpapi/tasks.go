@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/pkg/api"
@@ -18,7 +19,31 @@ func (s *server) GetTask(ctx context.Context, r GetTaskRequestObject) (GetTaskRe
 	if err != nil {
 		return nil, err
 	}
-	return GetTask200JSONResponse(wireTask(t, view)), nil
+	out, err := s.shown(ctx, known.identity, t, view)
+	if err == nil && t.State == task.Queued {
+		out.Estimate = s.estimate(ctx, t, view)
+	}
+	return GetTask200JSONResponse(out), err
+}
+
+// estimate says when a queued Task may start. The Task is shown without one where that cannot be read.
+func (s *server) estimate(ctx context.Context, t task.Task, v View) *api.Estimate {
+	f, err := s.finder.Foresee(ctx, t, v)
+	if err != nil {
+		s.log.WarnContext(ctx, "estimate a start", "task", t.ID, "error", err)
+		return nil
+	}
+	out := &api.Estimate{Unknown: f.Unknown, Ahead: int32(f.Ahead), Samples: int32(f.Samples)}
+	if f.Unknown == "" {
+		out.P50, out.P90 = whole(f.P50), whole(f.P90)
+	}
+	return out
+}
+
+// whole is a duration in seconds and milliseconds.
+func whole(d time.Duration) *float64 {
+	seconds := float64(d.Milliseconds()) / 1000
+	return &seconds
 }
 
 // seen reads a Task that the caller may get. One that he may not is as good as absent.
@@ -115,10 +140,14 @@ func (s *server) CancelTask(ctx context.Context, r CancelTaskRequestObject) (Can
 	if err != nil {
 		return nil, fmt.Errorf("read the canceled task: %w", err)
 	}
-	if t.State.Terminal() {
-		return CancelTask200JSONResponse(wireTask(t, view)), nil
+	out, err := s.shown(ctx, known.identity, t, view)
+	if err != nil {
+		return nil, err
 	}
-	return CancelTask202JSONResponse(wireTask(t, view)), nil
+	if t.State.Terminal() {
+		return CancelTask200JSONResponse(out), nil
+	}
+	return CancelTask202JSONResponse(out), nil
 }
 
 // ListAttempts lists the Attempts of a Task.

@@ -35,8 +35,7 @@ const (
 
 // tried asks the cluster for the pods of what a dry run would store: the store has answered and holds nothing of it. What
 // can never run is refused; what would wait, or could not be found out, is a warning.
-func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.Warning, error) {
-	pods := podsOf(done)
+func (s *server) tried(ctx context.Context, pods []*triedPod) ([]api.Warning, error) {
 	s.ask(ctx, pods)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("ask the cluster: %w", ctx.Err())
@@ -44,13 +43,13 @@ func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.W
 	var wrong []kinds.FieldError
 	var warnings []api.Warning
 	for _, p := range pods {
-		for _, i := range p.items {
+		for _, at := range p.pointers {
 			field, warning := p.said()
 			switch {
 			case field != nil && len(wrong) < maxFields:
-				wrong = append(wrong, kinds.FieldError{Pointer: in.at(i) + field.Pointer, Reason: field.Reason})
+				wrong = append(wrong, kinds.FieldError{Pointer: at + field.Pointer, Reason: field.Reason})
 			case warning != nil && len(warnings) < maxFields:
-				warnings = append(warnings, api.Warning{Pointer: in.at(i), Reason: warning.Reason, Message: warning.Message})
+				warnings = append(warnings, api.Warning{Pointer: at, Reason: warning.Reason, Message: warning.Message})
 			}
 		}
 	}
@@ -62,28 +61,38 @@ func (s *server) tried(ctx context.Context, in intake, done []Accepted) ([]api.W
 
 // triedPod is a pod that some items have in common, and what the cluster said to it.
 type triedPod struct {
-	task  task.Task
-	items []int
-	asked bool
-	err   error
+	task     task.Task
+	pointers []string
+	asked    bool
+	err      error
 }
 
-// podsOf finds the different pods of what was accepted. An item that repeats an earlier request makes none.
-func podsOf(done []Accepted) []*triedPod {
+// podsOf finds the different pods of what was accepted. An item that repeats an earlier request makes none, and a
+// composite Task has only those of its children.
+func (in intake) podsOf(sub built, done []Accepted) []*triedPod {
 	var all []*triedPod
 	byKey := map[string]*triedPod{}
+	add := func(t task.Task, at string) {
+		key := t.PodKey()
+		p := byKey[key]
+		if p == nil {
+			p = &triedPod{task: t}
+			byKey[key] = p
+			all = append(all, p)
+		}
+		p.pointers = append(p.pointers, at)
+	}
 	for i, d := range done {
 		if d.Result == api.ResultRepeated {
 			continue
 		}
-		key := d.Task.PodKey()
-		p := byKey[key]
-		if p == nil {
-			p = &triedPod{task: d.Task}
-			byKey[key] = p
-			all = append(all, p)
+		children := sub.Items[i].Children
+		for c, child := range children {
+			add(child.Task, childPointer(in.at(i), c))
 		}
-		p.items = append(p.items, i)
+		if len(children) == 0 {
+			add(d.Task, in.at(i))
+		}
 	}
 	return all
 }

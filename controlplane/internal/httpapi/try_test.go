@@ -113,7 +113,7 @@ func TestAClusterThatDoesNotAnswerKeepsADryRunForSecondsOnly(t *testing.T) {
 		s := &server{cluster: slow{}}
 		pods := make([]*triedPod, tryPods)
 		for i := range pods {
-			pods[i] = &triedPod{items: []int{i}}
+			pods[i] = &triedPod{pointers: []string{fmt.Sprintf("/tasks/%d", i)}}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), tryTime+1)
 		defer cancel()

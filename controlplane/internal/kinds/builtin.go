@@ -135,3 +135,21 @@ func shapeContainer(params json.RawMessage, s *task.Spec, wrong *fields) {
 		s.Pod.Env[name] = task.EnvSource{Value: &value}
 	}
 }
+
+// group is a composite Task and nothing else.
+func group() Kind {
+	return Kind{
+		Kind: task.Kind{
+			Name:        "group",
+			Description: "Runs nothing itself: its children are the work.",
+			Executor:    task.ExecutorJob,
+			Queue:       "default",
+			Mode:        task.Parallel,
+			OnConflict:  task.ConflictQueue,
+			Supersedes:  []string{"group"},
+			Spec:        defaults(),
+			Params:      json.RawMessage(`{"type": "object", "additionalProperties": false}`),
+		},
+		NeedsChildren: true,
+	}
+}

@@ -20,11 +20,18 @@ type Kind struct {
 	Free bool
 	// AnyImage says that a submit may name the image.
 	AnyImage bool
+	// NeedsChildren says that it has no handler: its Tasks are composite.
+	NeedsChildren bool
+	// Planner, where there is one, makes the children of its Tasks.
+	Planner Planner
 
 	schema *jsonschema.Schema
 	// shape reads into the Spec what the parameters say about the pod.
 	shape func(params json.RawMessage, s *task.Spec, wrong *fields)
 }
+
+// Composite says that a Task of the kind always has children.
+func (k Kind) Composite() bool { return k.NeedsChildren || k.Planner != nil }
 
 // Registry holds kinds by name.
 type Registry struct{ byName map[string]Kind }
@@ -40,7 +47,7 @@ func BuiltIn() *Registry {
 
 // WithBuiltIn is the registry of the kinds out of the box and those of the user.
 func WithBuiltIn(users ...Kind) (*Registry, error) {
-	return New(append([]Kind{commandRun(), containerRun()}, users...)...)
+	return New(append([]Kind{commandRun(), containerRun(), group()}, users...)...)
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?$`)

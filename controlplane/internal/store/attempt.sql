@@ -102,6 +102,13 @@ SELECT a.*, t.id AS task_id, coalesce(l.beat_at, a.beat_at) AS beat_at, coalesce
 FROM slipway.attempts a JOIN slipway.tasks t ON t.key = a.task LEFT JOIN slipway.leases l ON l.attempt = a.id
 WHERE t.id = CAST(@id AS uuid) ORDER BY a.number DESC LIMIT @limit;
 
+-- name: latest
+SELECT a.*, t.id AS task_id, coalesce(l.beat_at, a.beat_at) AS beat_at, coalesce(l.progress, a.progress) AS progress,
+    (SELECT jsonb_agg(jsonb_build_object('UID', p.uid, 'Name', p.name, 'Node', p.node, 'Ended', p.ended) ORDER BY p.uid)
+        FROM slipway.attempt_pods p WHERE p.attempt = a.id) AS pods
+FROM slipway.tasks t JOIN slipway.attempts a ON a.task = t.key AND a.number = t.attempts LEFT JOIN slipway.leases l ON l.attempt = a.id
+WHERE t.id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid));
+
 -- name: overdue
 -- Live Attempts are few: caps bound them.
 SELECT id FROM slipway.attempts

@@ -107,8 +107,11 @@ noted AS (
         CASE WHEN m.id IS NOT NULL THEN jsonb_build_object('attempt', m.id, 'fence', m.fence) END
     FROM fenced f LEFT JOIN made m ON m.task = f.key, clock),
 told AS (
+    -- The parent too: all its children may have ended before.
     INSERT INTO slipway.nudges (task)
-    SELECT c.key FROM slipway.tasks c JOIN fenced f ON c.parent = f.key WHERE f.children > 0)
+    SELECT c.key FROM slipway.tasks c JOIN fenced f ON c.parent = f.key WHERE f.children > 0
+    UNION ALL
+    SELECT f.key FROM fenced f WHERE f.children > 0)
 SELECT f.key, f.id, f.seq, f.lane, f.queue, f.namespace, f.kind, f.name, f.mode, f.class, f.executor, f.params, f.spec, f.labels,
     'running' AS state, f.outcome, f.reason, f.message, f.run_at, f.eligible_at, f.rank,
     f.attempts + CASE WHEN f.children = 0 THEN 1 ELSE 0 END AS attempts, f.spent_retry, f.spent_lost, f.held, f.children, f.absorbed,

@@ -41,6 +41,9 @@ FROM slipway.tasks s CROSS JOIN LATERAL (
     LIMIT 1) x
 WHERE s.id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid));
 
+-- name: children
+SELECT c.id FROM slipway.tasks p JOIN slipway.tasks c ON c.parent = p.key WHERE p.id = CAST(@parent AS uuid) ORDER BY c.key;
+
 -- name: answer
 UPDATE slipway.idempotency i SET answer = x.answer
 FROM jsonb_to_recordset(CAST(@keys AS jsonb)) AS x (key text, answer jsonb)

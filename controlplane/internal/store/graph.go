@@ -34,7 +34,7 @@ type entry struct {
 
 type need struct {
 	key *int64 // a stored Task
-	id  string // a Task of this batch
+	id  string // its id, or that of a Task of this batch
 }
 
 // Gates that keep a Task outside its lane, in the order in which they open.
@@ -191,12 +191,20 @@ func checkTogether(all []*entry) FieldErrors {
 }
 
 // circle finds an entry that can never run. Each Task is two nodes, its start and its end: an end needs its own start
-// and the ends of its children, a start needs the ends of what it waits for and the start of its parent.
+// and the ends of its children, a start needs the ends of what it waits for, the start of its parent, and the end of what
+// goes into its lane just before it.
 func circle(all []*entry, ids map[string]*entry) *entry {
 	n := len(all)
 	start, end := func(e *entry) int { return e.ord }, func(e *entry) int { return n + e.ord }
 	needs := make([][]int, 2*n)
+	before := map[string]*entry{}
 	for _, e := range all {
+		if e.lane != "" && e.parent < 0 && len(e.item.After) == 0 && e.item.RunAt.IsZero() && e.item.Delay == 0 {
+			if was := before[e.lane]; was != nil {
+				needs[start(e)] = append(needs[start(e)], end(was))
+			}
+			before[e.lane] = e
+		}
 		needs[end(e)] = append(needs[end(e)], start(e))
 		if e.parent >= 0 {
 			p := all[e.parent]

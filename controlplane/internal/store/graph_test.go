@@ -91,6 +91,23 @@ func TestAFailedChildFailsItsParentAndKeepsTheOthersSuccess(t *testing.T) {
 	}
 }
 
+func TestAParentEndsWhoseChildrenHaveAllEndedBeforeItsClaim(t *testing.T) {
+	d := newDatabase(t)
+	first := d.one(item("volume:ns/1"))
+	it := composite("branch:ns/a", item("volume:ns/2"))
+	it.After = []string{first.ID}
+	parent := d.one(it)
+	if _, err := d.Cancel(t.Context(), d.children(parent)[0].ID, "bob", ""); err != nil {
+		t.Fatal(err)
+	}
+	d.settle()
+	d.finish(d.claimOne(), success)
+	d.settle()
+	d.claim(1)
+	d.settle()
+	d.wantState(parent.ID, task.Failed, task.ReasonChildFailed)
+}
+
 func TestCancelReachesTheChildrenInEveryStage(t *testing.T) {
 	d := newDatabase(t)
 	queued := d.one(composite("branch:ns/q", item("volume:ns/1")))

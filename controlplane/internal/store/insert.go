@@ -54,9 +54,15 @@ func (w *submit) insert(tx *gorm.DB) error {
 			continue
 		}
 		items = append(items, w.insertItem(e))
+		seen := map[string]bool{}
 		for _, n := range e.needs {
+			n = w.became(n)
+			if seen[n.id] {
+				continue // two were absorbed by one
+			}
+			seen[n.id] = true
 			d := insertDep{Ord: e.ord, NeedsKey: n.key}
-			if n.id != "" {
+			if n.key == nil {
 				d.NeedsID = &n.id
 			}
 			deps = append(deps, d)

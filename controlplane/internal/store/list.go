@@ -50,6 +50,10 @@ func (s *Store) Tasks(ctx context.Context, f ListFilter) (Page, error) {
 		}
 		page.Tasks = append(page.Tasks, t)
 	}
+	page.Views, err = s.views(ctx, page.Tasks, func(t task.Task) bool { return t.State == task.Running })
+	if err != nil {
+		return Page{}, fmt.Errorf("read what listed tasks wait for: %w", err)
+	}
 	return page, nil
 }
 

@@ -186,6 +186,19 @@ type View struct {
 	Parent   string
 	After    []string // Tasks that it waits for and that have not ended
 	RunAt    time.Time
+
+	// Of a single read:
+	Needs    []string // all Tasks that it was to run after
+	RunIf    RunIf
+	Children []Viewed // in the order in which they were given
+
+	stopping bool // the holder of its lane is being stopped
+}
+
+// Viewed is a Task with its finer view.
+type Viewed struct {
+	Task task.Task
+	View View
 }
 
 // ListFilter narrows a list of Tasks; empty fields do not filter.
@@ -209,5 +222,6 @@ type ListFilter struct {
 // Page is one page of a list, newest first.
 type Page struct {
 	Tasks []task.Task
+	Views []View // one per Task, without what only a single read gives
 	Next  string // empty: that was all
 }

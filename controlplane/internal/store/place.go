@@ -29,13 +29,17 @@ func (n needRow) lane() newLane {
 // findNeeds looks up the stored Tasks that entries name: in After, and as RetryOf.
 func (w *submit) findNeeds(tx *gorm.DB) error {
 	ours, wanted := map[string]bool{}, map[string]bool{}
-	for _, e := range w.all {
+	for _, e := range w.fresh() {
 		ours[e.id] = true
+	}
+	then, err := w.earlier(tx)
+	if err != nil {
+		return err
 	}
 	for _, e := range w.fresh() {
 		for _, id := range e.item.After {
 			if !ours[id] {
-				wanted[id] = true
+				wanted[then.of(id)] = true
 			}
 		}
 		if id := e.item.Task.RetryOf; id != "" {
@@ -49,12 +53,12 @@ func (w *submit) findNeeds(tx *gorm.DB) error {
 	var errs FieldErrors
 	for _, e := range w.fresh() {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(e.item.After))) {
-			n, ok := found[id]
+			n, ok := found[then.of(id)]
 			switch {
 			case ours[id]:
 				e.needs = append(e.needs, need{id: id})
 			case ok:
-				e.needs = append(e.needs, need{key: &n.Key})
+				e.needs = append(e.needs, need{key: &n.Key, id: n.ID})
 				w.needed[n.Lane] = n.lane() // locked with the others: its end must see that we wait for it
 			default:
 				errs = append(errs, FieldError{e.pointer + "/after", "no task " + id})
@@ -72,6 +76,58 @@ func (w *submit) findNeeds(tx *gorm.DB) error {
 		return errs
 	}
 	return nil
+}
+
+// earlierIDs are the ids, at their first submit, of Tasks of this batch that repeat it.
+type earlierIDs map[string]string
+
+func (m earlierIDs) of(id string) string {
+	if was, repeated := m[id]; repeated {
+		return was
+	}
+	return id
+}
+
+// earlier finds them. Children were stored in their order; where one is gone, nobody can say which.
+func (w *submit) earlier(tx *gorm.DB) (earlierIDs, error) {
+	ids := earlierIDs{}
+	for _, e := range w.all {
+		was, repeated := w.repeated[e.top]
+		if !repeated || e.parent >= 0 || len(w.fresh()) == 0 {
+			continue
+		}
+		ids[e.id] = was.ID
+		if len(e.item.Children) == 0 {
+			continue
+		}
+		var children []string
+		if err := query(tx, "enqueue/children", args{"parent": was.ID}, &children); err != nil {
+			return nil, err
+		}
+		for n, id := range children {
+			if len(children) == len(e.item.Children) {
+				ids[w.all[e.ord+1+n].id] = id // they follow it in the flat list
+			}
+		}
+	}
+	return ids, nil
+}
+
+// became follows a Task of this batch into the one that absorbed it.
+func (w *submit) became(n need) need {
+	if n.key != nil {
+		return n
+	}
+	for _, e := range w.all {
+		switch {
+		case e.id != n.id:
+		case e.tail != nil:
+			return need{key: e.tail, id: e.tailID}
+		case e.into != nil:
+			return need{id: e.into.id}
+		}
+	}
+	return n
 }
 
 func (w *submit) stored(tx *gorm.DB, wanted map[string]bool) (map[string]needRow, error) {
@@ -149,10 +205,7 @@ func (w *submit) checkNeeds(tx *gorm.DB) error {
 	for _, e := range w.fresh() {
 		for _, n := range e.needs {
 			if n.key != nil {
-				for _, id := range e.item.After {
-					wanted[id] = true
-				}
-				break
+				wanted[n.id] = true
 			}
 		}
 	}

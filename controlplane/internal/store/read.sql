@@ -16,9 +16,9 @@ SELECT t.*, p.id AS parent_id, r.id AS retry_of_id, slipway.now() AS now FROM sl
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of
 WHERE a.id = @attempt;
 
--- name: view
--- What a queued Task waits for.
-SELECT slipway.now() AS now, t.outside, l.holder = t.key AS holds, h.id AS holder_id,
+-- name: views
+-- What Tasks that have not ended wait for.
+SELECT t.key, slipway.now() AS now, t.outside, l.holder = t.key AS holds, h.id AS holder_id,
     EXISTS (SELECT 1 FROM slipway.attempts s WHERE s.lane = t.lane AND s.finished_at IS NULL AND (s.stop <> '' OR s.wait = 'stopping')) AS stopping,
     (SELECT f.id FROM slipway.tasks f WHERE f.lane = t.lane AND f.state = 'queued' AND f.seq IS NOT NULL ORDER BY f.seq LIMIT 1) AS head_id,
     (SELECT jsonb_agg(n.id ORDER BY n.key) FROM slipway.deps d JOIN slipway.tasks n ON n.key = d.needs
@@ -32,7 +32,12 @@ SELECT slipway.now() AS now, t.outside, l.holder = t.key AS holds, h.id AS holde
     coalesce(k.executor, t.executor) = 'off' AS kind_off, q.tokens, q.refilled_at
 FROM slipway.tasks t LEFT JOIN slipway.lanes l ON l.key = t.lane LEFT JOIN slipway.tasks h ON h.key = l.holder AND h.key <> t.key
 LEFT JOIN slipway.queues q ON q.name = t.queue LEFT JOIN slipway.kind_switches k ON k.kind = t.kind
-WHERE t.key = @task;
+WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint));
+
+-- name: needs
+SELECT d.task, n.id, t.run_if FROM slipway.deps d JOIN slipway.tasks n ON n.key = d.needs JOIN slipway.tasks t ON t.key = d.task
+WHERE d.task IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint))
+ORDER BY d.task, d.needs;
 
 -- name: events
 SELECT e.xid || '-' || e.id AS position, t.id AS task_id, e.attempt, e.type, e.actor, e.at, e.data

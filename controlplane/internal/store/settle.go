@@ -72,8 +72,12 @@ type factsRow struct {
 	ParentID       *string
 	ParentCancelBy *string
 	OpenNeeds      int
+	OpenNeed       *string // the first of them
 	BadNeed        *string
 	OpenChildren   int
+	Succeeded      int // of the children
+	Failed         int
+	Canceled       int
 	BadChild       *string
 	HolderID       *string
 }
@@ -109,7 +113,11 @@ func (s *Store) withFacts(ctx context.Context, key int64, settling bool, fn func
 		if task.State(u.facts.State).Terminal() {
 			return errEndedMeanwhile
 		}
-		return fn(u)
+		if err := fn(u); err != nil {
+			return err
+		}
+		failpoint.Hit("settle-before-commit")
+		return nil
 	})
 	if errors.Is(err, errEndedMeanwhile) {
 		return nil // the next look removes its nudge
@@ -117,6 +125,7 @@ func (s *Store) withFacts(ctx context.Context, key int64, settling bool, fn func
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("settle-after-commit")
 	s.announce(e)
 	return nil
 }
@@ -154,6 +163,7 @@ const (
 	stepEnd     = "end"    // a queued Task ends
 	stepCancel  = "cancel" // as its parent
 	stepClose   = "close"  // a composite Task ends
+	stepCount   = "count"  // a composite Task notes how many of its children have ended
 )
 
 // settling decides: pure and total.
@@ -166,8 +176,11 @@ func settling(f factsRow) step {
 	case parentOver && f.CancelAt == nil:
 		return step{do: stepCancel}
 	case task.State(f.State) == task.Running:
-		if f.Children == 0 || f.OpenChildren > 0 {
+		switch {
+		case f.Children == 0:
 			return step{}
+		case f.OpenChildren > 0:
+			return step{do: stepCount}
 		}
 		return step{do: stepClose, ending: parentEnding(f)}
 	case !f.IsOutside:
@@ -186,19 +199,20 @@ func settling(f factsRow) step {
 	return step{do: stepEnter}
 }
 
-// parentEnding says how a composite Task ends once all its children have.
+// parentEnding says how a composite Task ends once all its children have, and how many of them succeeded.
 func parentEnding(f factsRow) ending {
+	part := fmt.Sprintf("succeeded %d of %d", f.Succeeded, f.Children)
 	switch {
 	case task.StopReason(f.Stop) == task.StopRunDeadline:
-		return ending{state: task.Failed, outcome: task.OutcomeTimedOut, reason: task.ReasonRunDeadline, message: "its children ran longer than its run deadline"}
+		return ending{state: task.Failed, outcome: task.OutcomeTimedOut, reason: task.ReasonRunDeadline, message: part + "; its children ran longer than its run deadline"}
 	case task.StopReason(f.Stop) == task.StopSuperseded:
-		return ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: task.ReasonSuperseded}
+		return ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: task.ReasonSuperseded, message: part}
 	case f.CancelAt != nil:
-		return ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: task.ReasonCanceled}
+		return ending{state: task.Canceled, outcome: task.OutcomeCanceled, reason: task.ReasonCanceled, message: part}
 	case f.BadChild != nil:
-		return ending{state: task.Failed, outcome: task.OutcomeFailed, reason: task.ReasonChildFailed, message: "child " + *f.BadChild + " did not succeed"}
+		return ending{state: task.Failed, outcome: task.OutcomeFailed, reason: task.ReasonChildFailed, message: part + "; child " + *f.BadChild + " did not"}
 	}
-	return ending{state: task.Succeeded, outcome: task.OutcomeSucceeded}
+	return ending{state: task.Succeeded, outcome: task.OutcomeSucceeded, message: part}
 }
 
 func (u locked) do(d step) error {
@@ -217,8 +231,22 @@ func (u locked) do(d step) error {
 		return cancelLocked(u.tx, u.e, u.lane, row, ask)
 	case stepClose:
 		return u.closeParent(d.ending)
+	case stepCount:
+		return u.count()
 	}
 	return nil
+}
+
+// count notes how many children have ended. The nudge that led here is gone with it: each end is noted once, several that
+// come together in one event.
+func (u locked) count() error {
+	f := u.facts
+	if f.Succeeded+f.Failed+f.Canceled == 0 {
+		return nil
+	}
+	data := facts{"succeeded": f.Succeeded, "failed": f.Failed, "canceled": f.Canceled, "of": f.Children}
+	_, err := exec(u.tx, "lane/event", args{"task": f.Key, "attempt": 0, "type": "children", "actor": u.replica, "data": jsonOf(data)})
+	return err
 }
 
 // enter gives a Task its place in its lane.
@@ -272,7 +300,7 @@ func (u locked) waited() string {
 	f := u.facts
 	switch {
 	case f.OpenNeeds > 0:
-		return "it waited for tasks that it was to run after"
+		return "it waited for task " + value(f.OpenNeed) + ", which it was to run after"
 	case f.IsOutside && f.ParentState != nil:
 		return "it waited for its parent " + value(f.ParentID)
 	case f.HolderID != nil && *f.HolderID != f.ID:

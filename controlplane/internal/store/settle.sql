@@ -29,15 +29,23 @@ SELECT t.key, t.id, t.state, t.children, t.cancel_at, t.seq IS NULL AND t.state 
     t.run_at <= slipway.now() AS due, t.queue_by <= slipway.now() AS expired,
     array_to_json(t.replaces) AS replaces,
     p.state AS parent_state, p.cancel_at AS parent_cancel_at, p.id AS parent_id, p.cancel_by AS parent_cancel_by,
-    (SELECT count(*) FROM slipway.deps d LEFT JOIN slipway.tasks n ON n.key = d.needs
-        WHERE d.task = t.key AND n.state IN ('queued', 'running')) AS open_needs,
+    o.open_needs,
     (SELECT n.id FROM slipway.deps d JOIN slipway.tasks n ON n.key = d.needs
         WHERE d.task = t.key AND n.state IN ('failed', 'canceled') ORDER BY n.key LIMIT 1) AS bad_need,
-    (SELECT count(*) FROM slipway.tasks c WHERE c.parent = t.key AND c.state IN ('queued', 'running')) AS open_children,
-    (SELECT c.id FROM slipway.tasks c WHERE c.parent = t.key AND c.state IN ('failed', 'canceled') ORDER BY c.key LIMIT 1) AS bad_child,
+    o.open_need, c.open_children, c.succeeded, c.failed, c.canceled,
+    (SELECT b.id FROM slipway.tasks b WHERE b.parent = t.key AND b.state IN ('failed', 'canceled') ORDER BY b.key LIMIT 1) AS bad_child,
     h.id AS holder_id
 FROM slipway.tasks t
 LEFT JOIN slipway.tasks p ON p.key = t.parent
+CROSS JOIN LATERAL (
+    SELECT count(*) AS open_needs, (array_agg(n.id ORDER BY n.key))[1] AS open_need
+    FROM slipway.deps d JOIN slipway.tasks n ON n.key = d.needs WHERE d.task = t.key AND n.state IN ('queued', 'running')) o
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE c.state IN ('queued', 'running')) AS open_children,
+        count(*) FILTER (WHERE c.state = 'succeeded') AS succeeded,
+        count(*) FILTER (WHERE c.state = 'failed') AS failed,
+        count(*) FILTER (WHERE c.state = 'canceled') AS canceled
+    FROM slipway.tasks c WHERE c.parent = t.key) c
 LEFT JOIN slipway.lanes l ON l.key = t.lane LEFT JOIN slipway.tasks h ON h.key = l.holder
 WHERE t.key = @task;
 
@@ -56,5 +64,5 @@ told AS (
     RETURNING task),
 noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)
-    SELECT key, @state, @replica, at, jsonb_build_object('reason', CAST(@reason AS text)) FROM ended)
+    SELECT key, @state, @replica, at, jsonb_build_object('reason', CAST(@reason AS text), 'message', CAST(@message AS text)) FROM ended)
 SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged, (SELECT jsonb_agg(key) FROM ended WHERE named) AS named;

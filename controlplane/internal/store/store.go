@@ -43,6 +43,7 @@ type Store struct {
 	waiting  waitingCounts
 	idle     idleLanes
 	ahead    ahead
+	services serviceTimes
 	proven   proven
 	deadlock deadlockCount
 }

@@ -9,6 +9,7 @@ import (
 )
 
 type viewRow struct {
+	Key        int64
 	Now        time.Time
 	Outside    *string
 	HolderID   *string
@@ -28,7 +29,7 @@ type viewRow struct {
 	RefilledAt *time.Time
 }
 
-// Task reads a Task with its finer view.
+// Task reads a Task with its finer view, and those of its children.
 func (s *Store) Task(ctx context.Context, id string) (task.Task, View, error) {
 	if !validID(id) {
 		return task.Task{}, View{}, ErrNotFound
@@ -41,35 +42,110 @@ func (s *Store) Task(ctx context.Context, id string) (task.Task, View, error) {
 	if !ok {
 		return task.Task{}, View{}, ErrNotFound
 	}
-	v := View{Phase: task.Phase(t.State), Parent: t.Parent, RunAt: t.RunAt}
-	if t.Attempts > 0 {
-		latest, err := s.attemptsOf(ctx, id, 1)
+	all := []task.Task{t}
+	if t.Children > 0 {
+		children, err := s.Children(ctx, t)
 		if err != nil {
 			return task.Task{}, View{}, err
 		}
-		if len(latest) > 0 {
-			v.Attempt, v.Progress = &latest[0], latest[0].Progress
-		}
+		all = append(all, children...)
 	}
-	if t.State.Terminal() {
-		return t, v, nil
+	views, err := s.views(ctx, all, func(t task.Task) bool { return t.Attempts > 0 })
+	if err == nil {
+		err = s.needs(ctx, all, views)
 	}
-	var row viewRow
-	if err := query(s.db.WithContext(ctx), "read/view", args{"task": t.Key}, &row); err != nil {
-		return task.Task{}, View{}, classify(ctx, fmt.Errorf("read what task %s waits for: %w", id, err))
+	if err == nil && views[0].stopping {
+		views[0].WaitNote, err = s.stoppingNote(ctx, views[0].HolderID)
 	}
-	v.After = rawList(row.Needs)
-	if t.State == task.Running {
-		runningView(t, &v)
-		return t, v, nil
+	if err != nil {
+		return task.Task{}, View{}, fmt.Errorf("read the view of task %s: %w", id, err)
 	}
-	queuedView(t, row, &v)
-	if v.Wait == task.WaitLane && row.Stopping {
-		if v.WaitNote, err = s.stoppingNote(ctx, v.HolderID); err != nil {
-			return task.Task{}, View{}, err
-		}
+	v := views[0]
+	for i, child := range all[1:] {
+		v.Children = append(v.Children, Viewed{child, views[i+1]})
 	}
 	return t, v, nil
+}
+
+// views computes the finer views of Tasks: one statement for what all of them wait for, and one for the newest Attempts
+// of those that want it.
+func (s *Store) views(ctx context.Context, all []task.Task, attempted func(task.Task) bool) ([]View, error) {
+	db := s.db.WithContext(ctx)
+	var open []int64
+	var tried []string
+	for _, t := range all {
+		if !t.State.Terminal() {
+			open = append(open, t.Key)
+		}
+		if attempted(t) {
+			tried = append(tried, t.ID)
+		}
+	}
+	latest := map[string]task.Attempt{}
+	if len(tried) > 0 {
+		var rows []attemptRow
+		if err := query(db, "attempt/latest", args{"ids": jsonOf(tried)}, &rows); err != nil {
+			return nil, classify(ctx, err)
+		}
+		for _, r := range rows {
+			a, err := r.attempt()
+			if err != nil {
+				return nil, err
+			}
+			latest[a.TaskID] = a
+		}
+	}
+	waits := map[int64]viewRow{}
+	if len(open) > 0 {
+		var rows []viewRow
+		if err := query(db, "read/views", args{"tasks": jsonOf(open)}, &rows); err != nil {
+			return nil, classify(ctx, err)
+		}
+		for _, r := range rows {
+			waits[r.Key] = r
+		}
+	}
+	out := make([]View, len(all))
+	for i, t := range all {
+		v := &out[i]
+		v.Phase, v.Parent, v.RunAt = task.Phase(t.State), t.Parent, t.RunAt
+		if a, ok := latest[t.ID]; ok {
+			v.Attempt, v.Progress = &a, a.Progress
+		}
+		row, ok := waits[t.Key]
+		if !ok {
+			continue
+		}
+		v.After = rawList(row.Needs)
+		if t.State == task.Running {
+			runningView(t, v)
+			continue
+		}
+		queuedView(t, row, v)
+		v.stopping = v.Wait == task.WaitLane && row.Stopping
+	}
+	return out, nil
+}
+
+// needs tells of each Task what it was to run after.
+func (s *Store) needs(ctx context.Context, all []task.Task, views []View) error {
+	at := map[int64]int{}
+	keys := make([]int64, len(all))
+	for i, t := range all {
+		keys[i], at[t.Key] = t.Key, i
+	}
+	var rows []struct {
+		Task      int64
+		ID, RunIf string
+	}
+	if err := query(s.db.WithContext(ctx), "read/needs", args{"tasks": jsonOf(keys)}, &rows); err != nil {
+		return classify(ctx, err)
+	}
+	for _, r := range rows {
+		v := &views[at[r.Task]]
+		v.Needs, v.RunIf = append(v.Needs, r.ID), RunIf(r.RunIf)
+	}
+	return nil
 }
 
 // stoppingNote says what the end of a lane's holder waits for; empty where that has ended meanwhile.

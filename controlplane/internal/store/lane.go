@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,20 @@ import (
 
 // errLaneGone says that a lane was made or removed by another while we asked for its lock; the transaction is run again.
 var errLaneGone = errors.New("the lane was made or removed meanwhile")
+
+// lanesGoneError is errLaneGone for some of many lanes. Each try could meet another one of them just made, so they are
+// all made before the next.
+type lanesGoneError struct{ lanes []newLane }
+
+func (e *lanesGoneError) Error() string { return errLaneGone.Error() }
+
+func (e *lanesGoneError) Is(target error) bool { return target == errLaneGone }
+
+// makeLanes makes lanes outside the transaction that wants them; those that nothing enters then are idle, and swept.
+func (s *Store) makeLanes(ctx context.Context, lanes []newLane) error {
+	_, err := exec(s.db.WithContext(ctx), "lane/make", args{"lanes": jsonOf(lanes)})
+	return err
+}
 
 func validID(id string) bool { return uuid.Validate(id) == nil }
 

@@ -28,6 +28,14 @@ made AS (
     RETURNING key, queue, namespace, kind, private, holder, last_seq, head)
 SELECT *, slipway.now() AS now FROM found UNION ALL SELECT *, slipway.now() FROM made;
 
+-- name: make
+-- Sorted, so that two that make the same lanes wait for each other in one direction.
+INSERT INTO slipway.lanes (key, queue, namespace, kind, private)
+SELECT key, queue, namespace, kind, private
+FROM jsonb_to_recordset(CAST(@lanes AS jsonb)) AS x (key text, queue text, namespace text, kind text, private boolean)
+ORDER BY key
+ON CONFLICT (key) DO NOTHING;
+
 -- name: show
 -- What the lane shows after its queued Tasks changed. Only while there is no holder: the release looks anew.
 UPDATE slipway.lanes l SET

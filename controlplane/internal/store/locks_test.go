@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -181,6 +183,47 @@ func TestAHeartbeatIsAnsweredOnlyAfterItsCommit(t *testing.T) {
 	default:
 	}
 	other.commit()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A batch makes its lanes in their order; from the last to the first another transaction is faster each time, more
+// often than a transaction is tried.
+func TestABatchGetsInHoweverManyOfItsLanesOthersMakeMeanwhile(t *testing.T) {
+	const lanes = 12
+	d := newDatabase(t)
+	items, makes := make([]store.Item, lanes), make([]string, lanes)
+	for i := range items {
+		lane := fmt.Sprintf("volume:ns/%02d", i)
+		items[i] = item(lane)
+		makes[i] = "INSERT INTO slipway.lanes (key, queue, namespace, kind) VALUES ('" + lane + "', 'default', 'ns', 'x') ON CONFLICT DO NOTHING"
+	}
+	faster := d.session()
+	faster.do(makes[lanes-1])
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.Enqueue(t.Context(), store.Batch{Caller: "alice", Items: items})
+		done <- err
+	}()
+	d.blocked()
+	for _, lane := range slices.Backward(makes[:lanes-1]) {
+		next, made := d.session(), make(chan error, 1)
+		go func() {
+			_, err := next.tx.Exec(t.Context(), lane)
+			made <- err
+		}()
+		until(t, func() bool { // it is there already, or waits for the batch that has made it too
+			return len(made) > 0 || value[int](d, `select count(*) from pg_stat_activity where datname = current_database()
+				and application_name not like 'slipway/%' and wait_event_type = 'Lock'`) > 0
+		})
+		faster.commit()
+		if err := <-made; err != nil {
+			t.Fatal(err)
+		}
+		faster = next
+	}
+	faster.commit()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -191,10 +191,9 @@ func (w *submit) lock(tx *gorm.DB) error {
 	for i := range rows {
 		w.lanes[rows[i].Key] = &rows[i]
 	}
-	for lane, l := range wanted {
-		if l.Must && w.lanes[lane] == nil {
-			return errLaneGone
-		}
+	must := slices.DeleteFunc(slices.Collect(maps.Values(wanted)), func(l newLane) bool { return !l.Must })
+	if slices.ContainsFunc(must, func(l newLane) bool { return w.lanes[l.Key] == nil }) {
+		return &lanesGoneError{must}
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type deadlockCount struct{ n atomic.Int64 }
 func (s *Store) Deadlocks() int64 { return s.deadlock.n.Load() }
 
 // inTx runs fn in a transaction and runs it again, at most 5 times, where PostgreSQL chose it as the victim of a
-// conflict. An unknown commit is reported as errCommitUnknown: the operation re-reads by its own key.
+// conflict or lanes that it wanted were made by others meanwhile. An unknown commit is reported as errCommitUnknown: the operation re-reads by its own key.
 func (s *Store) inTx(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	var err error
 	for try := range txTries {
@@ -35,6 +35,11 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *gorm.DB) error) error {
 		}
 		if !transient(err) {
 			break
+		}
+		if gone, ok := errors.AsType[*lanesGoneError](err); ok {
+			if err = s.makeLanes(ctx, gone.lanes); err != nil && !transient(err) {
+				break
+			}
 		}
 		wait := time.Duration(rand.Int64N(int64(5*time.Millisecond) << try)) //nolint:gosec // jitter, not a secret
 		select {

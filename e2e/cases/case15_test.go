@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -105,8 +106,12 @@ func (l *lined) goesOn(t *testing.T) {
 	if l.a.runner.Fence >= b.runner.Fence || b.runner.Fence >= c.runner.Fence {
 		t.Errorf("fences %d, %d, %d do not rise", l.a.runner.Fence, b.runner.Fence, c.runner.Fence)
 	}
-	// What any of the old one still says changes nothing.
-	l.a.runner.Finish(t, map[string]any{"outcome": "succeeded"}, http.StatusConflict, http.StatusNotFound)
+	// What any of the old one still says changes nothing; the same word again is only not new.
+	was := l.user.Must(t, http.MethodGet, "/v1/tasks/"+l.a.id, nil, http.StatusOK, http.StatusNotFound)
+	l.a.runner.Finish(t, map[string]any{"outcome": "succeeded"}, http.StatusNoContent, http.StatusConflict, http.StatusNotFound)
+	if is := l.user.Must(t, http.MethodGet, "/v1/tasks/"+l.a.id, nil, was.Status); was.Status == http.StatusOK && !bytes.Equal(is.Body, was.Body) {
+		t.Errorf("a late word changed\n%s\nto\n%s", was.Body, is.Body)
+	}
 	l.standsRight(t)
 }
 

@@ -49,7 +49,10 @@ func Decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 		return Decision{Action: ActLook, Why: "the cache does not show what the Attempt should have"}
 	case d.Action == ActFinish && !sworn(s):
 		return Decision{Action: ActLook, Why: "it is over without the kubelet's word: its node is to be looked at"}
-	case d.Action != ActFinish && !t.Spec.Pod.Wrap.Runner() && a.started() && forsaken(a, s):
+	case a.State == Started && missing(a, s):
+		// The cache holds nothing that was closed: what had ended before the database was restored to an earlier minute.
+		return Decision{Action: ActLook, Why: "the cache does not show the pod that started"}
+	case d.Action != ActFinish && !t.Spec.Pod.Wrap.Runner() && a.started() && forsaken(s):
 		return Decision{Action: ActLook, Why: "nothing inside its pod stops by itself: its node is to be looked at"}
 	}
 	return d
@@ -65,14 +68,14 @@ func sworn(s Seen) bool {
 	return true
 }
 
-// forsaken reports whether a pod of a is gone without a word, or marked and not ended: its node may be gone.
-func forsaken(a Attempt, s Seen) bool {
+// forsaken reports whether a pod is marked and not ended: its node may be gone.
+func forsaken(s Seen) bool {
 	for _, p := range s.Pods {
 		if p.Node != "" && !p.Ended() && (p.Deleting || p.Disruption != "" || p.Phase == "Failed" || p.Phase == "Unknown") {
 			return true
 		}
 	}
-	return missing(a, s)
+	return false
 }
 
 // final tells the decisions that a pod seen a moment later would overturn.

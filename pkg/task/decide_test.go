@@ -81,6 +81,7 @@ func TestDecide(t *testing.T) {
 		// Ends.
 		{name: "the pod's end is the end, before the Job says so", a: started(), s: cached(alive(), endedPod(0, "Completed", "")), want: ActFinish},
 		{name: "a pod that is gone from the cache is looked for", a: launched(), s: cached(over()), want: ActLook},
+		{name: "a pod that started is looked for too: it may have been closed before the database was restored", a: started(), s: cached(over()), want: ActLook},
 		{name: "an ended Job without a pod in the cache is looked at", a: having(launched(), KnownPod{UID: "pod-1"}), s: cached(over()), want: ActWait},
 		{name: "a Job that is gone is looked for", a: launched(), s: cached(nil), want: ActLook},
 		{name: "and is lost when never bound", a: launched(), s: live(nil), want: ActFinish},

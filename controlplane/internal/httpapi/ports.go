@@ -355,6 +355,7 @@ var ErrWrongPod = errors.New("the pod does not carry the labels of this attempt"
 // Reasons of a Conflict.
 const (
 	ConflictLaneBusy   = "lane_busy"
+	ConflictEpoch      = "epoch"
 	ConflictBody       = "idempotency_body"
 	ConflictInProgress = "idempotency_in_progress"
 )

@@ -178,6 +178,7 @@ var hinderTexts = map[string]string{
 
 var conflictTexts = map[string]string{
 	ConflictLaneBusy:   "the lane is in use and on_conflict is reject",
+	ConflictEpoch:      "the same lanes are cut into another number of parts, and that task is open in them; it can be taken once nothing is",
 	ConflictBody:       "the idempotency key was used for another request",
 	ConflictInProgress: "an earlier request with the same idempotency key has not ended yet",
 }

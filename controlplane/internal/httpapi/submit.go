@@ -246,11 +246,12 @@ func (in intake) locate(err error) error {
 	case errors.As(err, &conflict):
 		located := &locatedError{error: err}
 		for _, c := range conflict.Conflicts[:min(len(conflict.Conflicts), maxFields)] {
-			if c.Item < 0 || in.key != "" && c.Reason != ConflictLaneBusy {
+			ofLane := c.Reason == ConflictLaneBusy || c.Reason == ConflictEpoch
+			if c.Item < 0 || in.key != "" && !ofLane {
 				continue // it is about the header
 			}
 			at := in.at(c.Item) + "/idempotency_key"
-			if c.Reason == ConflictLaneBusy {
+			if ofLane {
 				at = in.at(c.Item) + "/lane"
 			}
 			located.fields = append(located.fields, api.FieldError{Pointer: at, Reason: conflictTexts[c.Reason], Task: c.Task})

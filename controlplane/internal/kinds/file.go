@@ -189,7 +189,7 @@ func readKind(raw []byte) (Kind, fields) {
 var (
 	queueName   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	anyHole     = regexp.MustCompile(`\{[^{}]*\}`)
-	knownHole   = regexp.MustCompile(`^\{(namespace|params\.[A-Za-z0-9_-]+)\}$`)
+	knownHole   = regexp.MustCompile(`^\{(namespace|params\.[A-Za-z0-9_-]+|partition params\.[A-Za-z0-9_-]+ [1-9][0-9]{0,3})\}$`)
 	modes       = []task.Mode{"", task.Strict, task.Latest, task.Parallel}
 	onConflicts = []task.OnConflict{"", task.ConflictQueue, task.ConflictReject, task.ConflictReplace}
 )
@@ -246,10 +246,15 @@ func (e entry) checkLane(k *Kind, wrong *fields) {
 	}
 	for _, hole := range anyHole.FindAllString(e.Lane, -1) {
 		if !knownHole.MatchString(hole) {
-			wrong.add("lane", "holds %s, which is neither {namespace} nor {params.FIELD}", hole)
+			wrong.add("lane", "holds %s, which is none of {namespace}, {params.FIELD} and {partition params.FIELD PARTS}", hole)
 			return
 		}
-		if slices.Contains(e.Secrets, strings.TrimSuffix(strings.TrimPrefix(hole, "{params."), "}")) {
+		name, parts := partition(strings.Trim(hole, "{}"))
+		if parts > 0 && !strings.HasSuffix(e.Lane, "/"+hole) {
+			wrong.add("lane", "holds %s beside other words of the name; a partition is the whole name", hole)
+			return
+		}
+		if slices.Contains(e.Secrets, strings.TrimPrefix(name, "params.")) {
 			wrong.add("lane", "holds %s, which is secret", hole)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,29 @@ func TestAKindsTemplateGivesTheLane(t *testing.T) {
 	}
 	if b.Task.Lane != "volume:shop/data-0" || b.Task.Mode != task.Strict || b.OnConflict != task.ConflictReject || b.Free {
 		t.Errorf("built %+v", b)
+	}
+}
+
+func TestAPartitionPutsEachValueIntoOneOfItsLanes(t *testing.T) {
+	k := volume(t)
+	k.Lane = "volume:{namespace}/{partition params.pvc 8}"
+	lanes := map[string]bool{}
+	for n := range 200 {
+		req := Request{Namespace: "shop", Params: json.RawMessage(fmt.Sprintf(`{"pvc":"data-%d"}`, n))}
+		b, err := Build(k, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Build(k, req); err != nil || again.Task.Lane != b.Task.Lane {
+			t.Fatalf("%q is in lane %q and in lane %q, %v", req.Params, b.Task.Lane, again.Task.Lane, err)
+		}
+		if !regexp.MustCompile(`^volume:shop/[0-7]-of-8$`).MatchString(b.Task.Lane) {
+			t.Fatalf("lane %q", b.Task.Lane)
+		}
+		lanes[b.Task.Lane] = true
+	}
+	if len(lanes) != 8 {
+		t.Errorf("200 values fall into %d lanes of 8", len(lanes))
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"slipway.dev/slipway/pkg/task"
@@ -66,6 +68,7 @@ func fill(template string, req Request) (string, error) {
 		if name == "namespace" {
 			return req.Namespace
 		}
+		name, parts := partition(name)
 		field, ok := strings.CutPrefix(name, "params.")
 		if !ok {
 			errs = append(errs, fmt.Errorf("the kind's template holds an unknown %s", hole))
@@ -75,9 +78,36 @@ func fill(template string, req Request) (string, error) {
 		if err != nil {
 			errs = append(errs, err)
 		}
+		if parts > 0 {
+			return partOf(value, parts)
+		}
 		return value
 	})
 	return key, errors.Join(errs...)
+}
+
+// partitionHole makes lanes that are coarser than what they are about: `partition params.pvc 8`.
+var partitionHole = regexp.MustCompile(`^partition (params\.[A-Za-z0-9_-]+) ([1-9][0-9]{0,3})$`)
+
+// partition reads such a hole; any other is given back, with 0 parts.
+func partition(hole string) (name string, parts int) {
+	m := partitionHole.FindStringSubmatch(hole)
+	if m == nil {
+		return hole, 0
+	}
+	parts, err := strconv.Atoi(m[2])
+	if err != nil {
+		return hole, 0
+	}
+	return m[1], parts
+}
+
+// partOf names the part that a value falls into, by its FNV-1a hash. The number of parts is in the name: with another
+// number the lanes are others, and the store takes those only once nothing is open in the old ones.
+func partOf(value string, parts int) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(value)) // it never fails
+	return fmt.Sprintf("%d-of-%d", h.Sum64()%uint64(parts), parts)
 }
 
 func textField(params json.RawMessage, name string) (string, error) {

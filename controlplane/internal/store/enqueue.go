@@ -104,7 +104,7 @@ func (w *submit) reset() {
 // run is the transaction, in the order of the locks.
 func (w *submit) run(tx *gorm.DB) error {
 	for _, step := range []func(*gorm.DB) error{
-		w.remember, w.once, w.findNeeds, w.admit, w.gates, w.lock, w.checkNeeds, w.read, w.place, w.replace, w.insert, w.absorb, w.audit, w.reanswer,
+		w.remember, w.once, w.findNeeds, w.admit, w.epochs, w.gates, w.lock, w.checkNeeds, w.read, w.place, w.replace, w.insert, w.absorb, w.audit, w.reanswer,
 	} {
 		if err := step(tx); err != nil {
 			return err

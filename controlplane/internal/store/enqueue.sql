@@ -1,4 +1,4 @@
--- Enqueue. Order of locks: idempotency rows (remember), lanes (lane/lock, lane/lock_many), tasks.
+-- Enqueue. Order of locks: idempotency rows (remember), epochs of partitions, lanes (lane/lock, lane/lock_many), tasks.
 
 -- name: remember
 -- Sorted, so that two batches with the same keys cannot meet crosswise.

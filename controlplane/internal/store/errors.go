@@ -44,6 +44,7 @@ const (
 	ConflictLaneBusy   ConflictReason = "lane_busy"               // on_conflict is reject and TaskID is in the lane
 	ConflictBody       ConflictReason = "idempotency_body"        // the key was used with another body
 	ConflictInProgress ConflictReason = "idempotency_in_progress" // the first request with the key has not ended yet
+	ConflictEpoch      ConflictReason = "epoch"                   // TaskID is open in the same lanes, cut into another number of parts
 	ConflictFired      ConflictReason = "fired"                   // the schedule has a Task for this instant already
 )
 

@@ -20,7 +20,8 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
-// A late finish overwrites the cancel. Shrunk: 40 tasks of 200.
+// A late finish overwrites the cancel. Shrunk unless FULL=1: 40 tasks of 200. An end travels longer than a cancel, by how
+// much depends on the machine: the moment of the cancels follows who won, until both have been first.
 func TestCase12(t *testing.T) {
 	replay(t, 12, "each ends once: who is first, the end or the cancel, decides for good", func(t *testing.T) {
 		r := rig.New(t, rig.Options{Profile: local.API, Replicas: 2, Env: map[string]string{"SLIPWAY_CALLER_RATE": "0"}})
@@ -32,39 +33,105 @@ func TestCase12(t *testing.T) {
 		}
 		seed := uint64(time.Now().UnixNano())
 		rnd := rand.New(rand.NewPCG(seed, 12))
-		var all []*contested
-		for range waves {
-			wave := make([]*contested, 20)
-			for i := range wave {
-				wave[i] = &contested{code: int32(i % 2), form: i / 2 % 4, cancelAt: time.Duration(rnd.Int64N(int64(400 * time.Millisecond)))}
+		around, tried := aroundTheExit, score{}
+		for wave := 0; wave < waves || !tried.both() && wave < waves+moreWaves; wave++ {
+			all := make([]*contested, 20)
+			for i := range all {
+				all[i] = &contested{code: int32(i % 2), form: i / 2 % 4, after: around.draw(rnd)}
 			}
-			raceWave(t, r, user, wave)
-			all = append(all, wave...)
+			raceWave(t, r, user, all)
+			won := score{}
+			for i, c := range all {
+				canceled := c.check(t, user)
+				if t.Failed() {
+					t.Fatalf("task %d of wave %d of seed %d: exit %d, form %d, cancel %v after its end; answers %v", i, wave, seed, c.code, c.form, c.after, c.answers)
+				}
+				if c.code == 0 { // the others have tries left: none of their exits is an end
+					won.count(canceled)
+				}
+			}
+			fmt.Fprintf(rig.Progress, "case 12: cancels %v to %v after the exits: %d ended first, %d were canceled first\n", around.from, around.to, won.ends, won.cancels)
+			tried.ends, tried.cancels = tried.ends+won.ends, tried.cancels+won.cancels
+			around = around.next(won)
 		}
-		byEnd, byCancel := 0, 0
-		for i, c := range all {
-			if c.check(t, user) {
-				byCancel++
-			} else {
-				byEnd++
-			}
-			if t.Failed() {
-				t.Fatalf("task %d of seed %d: exit %d, form %d, cancel %v around its end; answers %v", i, seed, c.code, c.form, c.cancelAt-200*time.Millisecond, c.answers)
-			}
-		}
-		fmt.Fprintf(rig.Progress, "case 12: %d ended first, %d were canceled first\n", byEnd, byCancel)
-		if byEnd == 0 || byCancel == 0 {
-			t.Errorf("%d ended first, %d were canceled first: the race was not tried", byEnd, byCancel)
+		if !tried.both() {
+			t.Errorf("%d ended first, %d were canceled first: the race was not tried", tried.ends, tried.cancels)
 		}
 		nothingLeft(t, r)
 	})
 }
 
+// moreWaves is how many waves more the race may take until both have been first.
+const moreWaves = 12
+
+// score counts who was first.
+type score struct{ ends, cancels int }
+
+func (s *score) count(canceled bool) {
+	if canceled {
+		s.cancels++
+	} else {
+		s.ends++
+	}
+}
+
+// few is how often each has to be first for a race that was tried.
+const few = 3
+
+func (s score) both() bool { return s.ends >= few && s.cancels >= few }
+
+// window is the time from which the moments of cancels are drawn, counted from the exits of their pods.
+type window struct{ from, to time.Duration }
+
+var aroundTheExit = window{-200 * time.Millisecond, 200 * time.Millisecond}
+
+func (w window) draw(rnd *rand.Rand) time.Duration {
+	return w.from + time.Duration(rnd.Int64N(int64(w.to-w.from)))
+}
+
+// next moves towards those who were rarely first. Where they never were, it goes on from where it was, twice as wide: the
+// middle of the race can be nowhere else, and is reached soon wherever it is.
+func (w window) next(won score) window {
+	wide := w.to - w.from
+	switch {
+	case won.ends == 0:
+		return window{w.to, w.to + 2*wide}
+	case won.cancels == 0:
+		return window{w.from - 2*wide, w.from}
+	case won.ends < few:
+		return window{w.from + wide/2, w.to + wide/2}
+	case won.cancels < few:
+		return window{w.from - wide/2, w.to - wide/2}
+	}
+	return w
+}
+
+func TestTheRaceOfCase12IsTriedOnFastAndSlowMachines(t *testing.T) {
+	for middle := -5 * time.Second; middle <= 20*time.Second; middle += 130 * time.Millisecond {
+		for seed := range uint64(20) {
+			rnd := rand.New(rand.NewPCG(seed, 12))
+			around, tried := aroundTheExit, score{}
+			for wave := 0; wave < moreWaves && !tried.both(); wave++ {
+				won := score{}
+				for range 10 {
+					// No two ends travel for quite as long.
+					won.count(around.draw(rnd) < middle+time.Duration(rnd.Int64N(int64(100*time.Millisecond))))
+				}
+				tried.ends, tried.cancels = tried.ends+won.ends, tried.cancels+won.cancels
+				around = around.next(won)
+			}
+			if !tried.both() {
+				t.Errorf("ends travel %v longer, seed %d: %d ended first, %d were canceled first", middle, seed, tried.ends, tried.cancels)
+			}
+		}
+	}
+}
+
 // contested is a Task that is canceled around the end of its pod.
 type contested struct {
-	code     int32
-	form     int           // 0: two clients at once; 1: twice, one after the other; else once
-	cancelAt time.Duration // its pod ends at 200 ms
+	code  int32
+	form  int           // 0: two clients at once; 1: twice, one after the other; else once
+	after time.Duration // from the exit of its pod to the cancel; less than none: before it
 
 	id      string
 	pod     *corev1.Pod
@@ -94,11 +161,11 @@ func raceWave(t *testing.T, r *rig.Rig, user *rig.User, wave []*contested) {
 	// The moments are what is tested: nothing is waited for here.
 	for _, c := range wave {
 		done.Go(func() {
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(-c.after)
 			r.Exit(t, c.pod, c.code, "")
 		})
 		done.Go(func() {
-			time.Sleep(c.cancelAt)
+			time.Sleep(c.after)
 			c.cancel(t, user)
 			if c.form == 1 {
 				c.cancel(t, user)
@@ -106,7 +173,7 @@ func raceWave(t *testing.T, r *rig.Rig, user *rig.User, wave []*contested) {
 		})
 		if c.form == 0 {
 			done.Go(func() {
-				time.Sleep(c.cancelAt)
+				time.Sleep(c.after)
 				c.cancel(t, user)
 			})
 		}

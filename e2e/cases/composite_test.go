@@ -65,6 +65,7 @@ func TestATreeEndsAsItShouldThoughItsControlPlaneDiesAtEachStepOfSettling(t *tes
 		replica.Stop(t)
 	}
 	replica.Start(t) // without failpoints
+	replica.WaitReady(t)
 	got := user.Task(t, id)
 	c := got.Children
 	if got.Reason != "child_failed" || c == nil || c.Succeeded != 3 || c.Failed != 2 || got.Progress == nil || got.Progress.Done != 5 {

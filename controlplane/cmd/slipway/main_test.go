@@ -83,9 +83,9 @@ func ended(state api.State, outcome api.Outcome) *plane {
 func TestACommandAfterTheDashesIsSubmitted(t *testing.T) {
 	p := ended(api.StateQueued, "")
 	code, out, errOut := call(t, p, "", "submit", "-n", "shop", "--label", "a=b", "--lane", "volume:shop/x", "--attempts", "2",
-		"--run-deadline", "90s", "--key", "k", "--", "sh", "-c", "echo hi")
-	want := `POST /v1/tasks {"kind":"command.run","labels":{"a":"b"},"lane":"volume:shop/x","namespace":"shop",` +
-		`"params":{"command":["sh","-c","echo hi"]},"spec":{"retry":{"attempts":2},"run_deadline":90}}`
+		"--run-deadline", "90s", "--key", "k", "--after", "a", "--after", "b", "--run-if", "all_finished", "--", "sh", "-c", "echo hi")
+	want := `POST /v1/tasks {"after":["a","b"],"kind":"command.run","labels":{"a":"b"},"lane":"volume:shop/x","namespace":"shop",` +
+		`"params":{"command":["sh","-c","echo hi"]},"run_if":"all_finished","spec":{"retry":{"attempts":2},"run_deadline":90}}`
 	if code != 0 || len(p.asked) != 1 || p.asked[0] != want || p.token != "Bearer tok" || p.key != "k" || !strings.Contains(out, "t-1") {
 		t.Errorf("%d %v %s %s", code, p.asked, out, errOut)
 	}

@@ -18,11 +18,11 @@ import (
 
 // wish is what the flags of submit ask for.
 type wish struct {
-	file, kind, name, params, lane, class, queue, key, onConflict string
-	labels                                                        []string
-	delay, deadline                                               time.Duration
-	attempts                                                      int32
-	idempotent, wait, dryRun                                      bool
+	file, kind, name, params, lane, class, queue, key, onConflict, runIf string
+	labels, after                                                        []string
+	delay, deadline                                                      time.Duration
+	attempts                                                             int32
+	idempotent, wait, dryRun                                             bool
 }
 
 func (c *cli) submitVerb() *cobra.Command {
@@ -42,6 +42,8 @@ func (c *cli) submitVerb() *cobra.Command {
 	f.StringArrayVar(&w.labels, "label", nil, "label as key=value; may be repeated")
 	f.StringVar(&w.lane, "lane", "", "lane, as family:namespace/name")
 	f.StringVar(&w.onConflict, "on-conflict", "", "queue, reject or replace")
+	f.StringArrayVar(&w.after, "after", nil, "id of a task that must have ended before; may be repeated")
+	f.StringVar(&w.runIf, "run-if", "", "beside --after: all_succeeded (default) or all_finished")
 	f.StringVar(&w.class, "class", "", "critical, high, normal or low")
 	f.StringVar(&w.queue, "queue", "", "queue")
 	f.StringVar(&w.key, "key", "", "idempotency key: sending the same again gives the same task")
@@ -54,6 +56,7 @@ func (c *cli) submitVerb() *cobra.Command {
 	c.completeKindFlag(cmd)
 	completeWords(cmd, "class", "critical", "high", "normal", "low")
 	completeWords(cmd, "on-conflict", "queue", "reject", "replace")
+	completeWords(cmd, "run-if", "all_succeeded", "all_finished")
 	return cmd
 }
 
@@ -193,6 +196,8 @@ func (w wish) lay(t *api.SubmitTask) error {
 	lay(&t.Queue, w.queue)
 	lay(&t.Class, api.Class(w.class))
 	lay(&t.OnConflict, api.OnConflict(w.onConflict))
+	lay(&t.RunIf, api.RunIf(w.runIf))
+	t.After = append(t.After, w.after...)
 	if w.delay > 0 {
 		t.Delay = w.delay.Seconds()
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
 
 	"slipway.dev/slipway/e2e/cluster/local"
 	"slipway.dev/slipway/e2e/postgres"
@@ -22,9 +25,7 @@ import (
 // its type under load, and every cut around COMMIT, are tests of package store.
 func TestCase28(t *testing.T) {
 	replay(t, 28, "the database goes and comes back: 503 meanwhile, nothing lost, nothing doubled, no restart", func(t *testing.T) {
-		r := rig.New(t, rig.Options{Profile: local.API, Replicas: 2, Proxied: true, Durable: true, Env: map[string]string{
-			"SLIPWAY_SWEEP_EVERY": "3s", "SLIPWAY_SWEEP_AGE": "1s",
-		}})
+		r := rig.New(t, rig.Options{Profile: local.API, Replicas: 2, Proxied: true, Durable: true})
 		user := r.User(t, r.Namespace())
 		for _, form := range []struct {
 			name string
@@ -37,7 +38,7 @@ func TestCase28(t *testing.T) {
 			{"silent without closing", silentDatabase},
 			{"full", fullDatabase},
 			{"read-only", readOnlyDatabase},
-			{"restored to an earlier minute", restoredDatabase},
+			{"restored to an earlier minute", func(t *testing.T, _ *rig.User) { restoredDatabase(t) }},
 			{"behind a transaction pooler", behindAPooler},
 			{"a standby takes over", standbyTakesOver},
 		} {
@@ -248,44 +249,32 @@ func readOnlyDatabase(t *testing.T, user *rig.User) {
 	endedOnce(t, user, all, nil)
 }
 
-// What was submitted after the minute is forgotten by the database and not by the cluster.
-func restoredDatabase(t *testing.T, user *rig.User) {
-	r := user.Rig()
+// What was submitted after the minute is forgotten by the database and not by the cluster: its sequences begin where they
+// stood, so what is submitted next wants the names of Jobs that are there, and what is submitted later the names of Jobs
+// that were removed, while their pods still stop. A Slipway of its own: Jobs of one name are created twice in it.
+func restoredDatabase(t *testing.T) {
+	r := rig.New(t, rig.Options{Profile: local.API, Replicas: 2, Durable: true, Env: map[string]string{
+		"SLIPWAY_SWEEP_EVERY": "3s", "SLIPWAY_SWEEP_AGE": "1s",
+	}})
+	user := r.User(t, r.Namespace())
 	kept := play(t, user, 1)
 	restore, err := r.Postgres.Save(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	back(t, r)
-	forgotten := play(t, user, 3)
+	forgotten := play(t, user, 6)
 	if err := restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	back(t, r)
-	largest := forgotten[2].runner.Fence
 	for _, p := range forgotten {
-		largest = max(largest, p.runner.Fence)
 		p.runner.Beat(t, http.StatusConflict, http.StatusNotFound)
 		p.runner.Finish(t, map[string]any{"outcome": "succeeded"}, http.StatusConflict, http.StatusNotFound)
 	}
-	for _, p := range play(t, user, 3) {
-		if p.runner.Fence <= largest {
-			t.Errorf("task %s has fence %d, and one of %d is known to the cluster", p.id, p.runner.Fence, largest)
-		}
-		ofOther := false
-		for _, f := range forgotten {
-			ofOther = ofOther || f.runner.Pod.UID == p.runner.Pod.UID
-		}
-		if ofOther {
-			t.Errorf("task %s adopted a Job that was not its own", p.id)
-		}
-		p.report(t)
-		if ended := user.Await(t, p.id); ended.State != api.StateSucceeded {
-			t.Errorf("task %s is %s/%s", p.id, ended.State, ended.Reason)
-		}
-	}
+	unlike(t, user, play(t, user, 3), forgotten)
 	kept[0].report(t)
-	endedOnce(t, user, kept, nil)
+	ended(t, user, kept, nil)
 	rig.Eventually(t, "the forgotten Jobs to be listed and then removed", func(context.Context) (bool, error) {
 		listed := false
 		for _, replica := range r.Replicas {
@@ -293,12 +282,46 @@ func restoredDatabase(t *testing.T, user *rig.User) {
 		}
 		gone := r.JobsDeleted(t, r.Namespace())
 		for _, p := range forgotten {
-			if job := p.runner.Pod.Labels["batch.kubernetes.io/job-name"]; gone[job] == 0 {
+			if job := p.runner.Pod.Labels[batchv1.JobNameLabel]; gone[job] == 0 {
 				return false, fmt.Errorf("job %s is there, listed: %t", job, listed)
 			}
 		}
 		return listed, nil
 	})
+	unlike(t, user, play(t, user, 3), forgotten)
+	for name, n := range r.JobsCreated(t, r.Namespace()) {
+		again := 0
+		if slices.ContainsFunc(forgotten, func(f played) bool { return f.runner.Pod.Labels[batchv1.JobNameLabel] == name }) {
+			again = 1 // for another Task
+		}
+		if n > 1+again {
+			t.Errorf("Job %s was created %d times", name, n)
+		}
+	}
+	for _, replica := range r.Replicas {
+		if !replica.Running() {
+			t.Errorf("%s has ended; its last lines:\n%s", replica.Name, replica.Tail())
+		}
+	}
+}
+
+// unlike ends Tasks well that share neither fence nor Job with those that were forgotten.
+func unlike(t *testing.T, user *rig.User, all, forgotten []played) {
+	t.Helper()
+	for _, p := range all {
+		for _, f := range forgotten {
+			if p.runner.Fence <= f.runner.Fence {
+				t.Errorf("task %s has fence %d, and one of %d is known to the cluster", p.id, p.runner.Fence, f.runner.Fence)
+			}
+			if f.runner.Pod.UID == p.runner.Pod.UID {
+				t.Errorf("task %s adopted a Job that was not its own", p.id)
+			}
+		}
+		p.report(t)
+		if ended := user.Await(t, p.id); ended.State != api.StateSucceeded {
+			t.Errorf("task %s is %s/%s", p.id, ended.State, ended.Reason)
+		}
+	}
 }
 
 func standbyTakesOver(t *testing.T, user *rig.User) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,12 +17,17 @@ import (
 // playedNode is the Node that the test plays in profile api: an object without a kubelet.
 const playedNode = "played"
 
-// Pod waits for the one pod of a Job.
+// Pod waits for the one pod of a Job. The name alone does not tell: an earlier Job may have borne it, and its pods may
+// still be there.
 func (r *Rig) Pod(t testing.TB, namespace, job string) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
 	Eventually(t, "the pod of Job "+job, func(ctx context.Context) (bool, error) {
-		pods, err := r.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
+		is, err := r.Kube.BatchV1().Jobs(namespace).Get(ctx, job, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		pods, err := r.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(is.UID)})
 		if err != nil || len(pods.Items) == 0 {
 			return false, err
 		}

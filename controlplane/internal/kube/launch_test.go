@@ -35,8 +35,8 @@ func TestALaunchRepeatedAdoptsItsOwnJob(t *testing.T) {
 func TestAStrangersJobIsNeverAdopted(t *testing.T) {
 	r := newRig(t)
 	for name, change := range map[string]func(labels map[string]string){
-		"another fence":    func(l map[string]string) { l[LabelFence] = "1" },
-		"another attempt":  func(l map[string]string) { l[LabelAttempt] = "1" },
+		"another fence":    func(l map[string]string) { l[LabelFence] = "999999" },
+		"another attempt":  func(l map[string]string) { l[LabelAttempt] = "999999" },
 		"another task":     func(l map[string]string) { l[LabelTask] = "x" },
 		"another instance": func(l map[string]string) { l[LabelInstance] = "x" },
 		"nobody's":         func(l map[string]string) { clear(l); l["of"] = "nobody" },

@@ -134,8 +134,14 @@ func (b truthBooks) Known(ctx context.Context, attempts []int64) (map[int64]reco
 	return out, known(err)
 }
 
+// Lineage names the database as it is now.
+func (b truthBooks) Lineage(ctx context.Context) (string, error) {
+	lineage, err := b.store.Lineage(ctx)
+	return lineage, known(err)
+}
+
 // RaiseFence moves the fences past one that is known.
-func (b truthBooks) RaiseFence(ctx context.Context, above int64) (int64, error) {
-	was, err := b.store.RaiseFence(ctx, above)
+func (b truthBooks) RaiseFence(ctx context.Context, lineage string, above int64) (int64, error) {
+	was, err := b.store.RaiseFence(ctx, lineage, above)
 	return was, known(err)
 }

@@ -6,7 +6,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	"slipway.dev/slipway/pkg/task"
 )
@@ -62,48 +65,43 @@ func (c *Client) Shows(attempt int64) bool {
 	return false
 }
 
-// MaxFence reads the largest fence on any Job of this Slipway, closed ones included. After a restore of the database the
-// sequence has to be moved past it. A namespace that is shut is left out until Reopened.
+// MaxFence reads the largest fence on any Job or pod of this Slipway, closed ones included: a pod may be all that is left
+// of an Attempt. After a restore of the database the sequence has to be moved past it. A namespace that is shut is left
+// out until Reopened.
 func (c *Client) MaxFence(ctx context.Context) (int64, error) {
 	var largest int64
+	note := func(o runtime.Object) error {
+		object, err := meta.Accessor(o)
+		if err != nil {
+			return err
+		}
+		if _, fence, ok := c.attemptOf(object); ok {
+			largest = max(largest, fence)
+		}
+		return nil
+	}
 	for _, ns := range c.cfg.Namespaces {
-		page := metav1.ListOptions{LabelSelector: c.ours(), Limit: 500}
-		for {
-			jobs, err := c.jobs(ctx, ns, page)
-			if apierrors.IsForbidden(err) {
-				break
-			}
-			if err != nil {
-				return 0, err
-			}
-			for _, fence := range jobs.fences {
-				largest = max(largest, fence)
-			}
-			if page.Continue = jobs.more; page.Continue == "" {
-				break
+		jobs := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return c.api.BatchV1().Jobs(ns).List(ctx, o)
+		}
+		pods := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return c.api.CoreV1().Pods(ns).List(ctx, o)
+		}
+		for _, list := range []pager.ListPageFunc{jobs, pods} {
+			err := c.pages(list).EachListItem(ctx, metav1.ListOptions{LabelSelector: c.ours()}, note)
+			if err != nil && !apierrors.IsForbidden(err) {
+				return 0, unreached(fmt.Errorf("read the fences in %s: %w", or(ns, "all namespaces"), err))
 			}
 		}
 	}
 	return largest, nil
 }
 
-type page struct {
-	fences []int64
-	more   string
-}
-
-func (c *Client) jobs(ctx context.Context, ns string, o metav1.ListOptions) (page, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	list, err := c.api.BatchV1().Jobs(ns).List(ctx, o)
-	if err != nil {
-		return page{}, unreached(fmt.Errorf("list jobs: %w", err))
-	}
-	p := page{more: list.Continue}
-	for i := range list.Items {
-		if _, fence, ok := c.attemptOf(&list.Items[i]); ok {
-			p.fences = append(p.fences, fence)
-		}
-	}
-	return p, nil
+// pages lists in pages, each with a bound of its own.
+func (c *Client) pages(list pager.ListPageFunc) *pager.ListPager {
+	return pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := c.bounded(ctx)
+		defer cancel()
+		return list(ctx, o)
+	})
 }

@@ -185,6 +185,16 @@ func TestTracesNameWhatIsOpenAndTheLargestFence(t *testing.T) {
 	if made, err := r.client.MakeRoom(t.Context(), r.namespace, 5); err != nil || made != 1 || !r.jobGone(b) {
 		t.Errorf("deleting closed jobs: %d, %v", made, err)
 	}
+	_, c, _ := r.launch()
+	if err := server.api.BatchV1().Jobs(r.namespace).Delete(t.Context(), c.JobName, metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationOrphan),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("a pod without its Job", func(context.Context) bool { return r.jobGone(c) })
+	if fence, err := r.client.MaxFence(t.Context()); err != nil || fence != c.Fence {
+		t.Errorf("of a pod: got %d, %v; want %d", fence, err, c.Fence)
+	}
 }
 
 func TestATokenNamesItsPodAndIsGoodForItsAudienceAlone(t *testing.T) {

@@ -53,6 +53,9 @@ type world struct {
 	traces                []task.Trace
 	removed               []task.Trace
 	fenceHere, fenceThere int64
+	lineage               string
+	meanwhile             func() // happens once, while the fences of the cluster are read
+	asked                 func() // happens once, while the database tells what it knows
 }
 
 func newWorld() *world {
@@ -254,6 +257,13 @@ func (w *world) Remove(_ context.Context, t task.Trace) error {
 
 func (w *world) Known(_ context.Context, ids []int64) (map[int64]Standing, error) {
 	w.mu.Lock()
+	asked := w.asked
+	w.asked = nil
+	w.mu.Unlock()
+	if asked != nil {
+		asked()
+	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	known := map[int64]Standing{}
 	for _, id := range ids {
@@ -264,10 +274,19 @@ func (w *world) Known(_ context.Context, ids []int64) (map[int64]Standing, error
 	return known, nil
 }
 
-func (w *world) RaiseFence(_ context.Context, above int64) (was int64, err error) {
+func (w *world) Lineage(context.Context) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dbDown {
+		return "", task.ErrUnavailable
+	}
+	return w.lineage, nil
+}
+
+func (w *world) RaiseFence(_ context.Context, lineage string, above int64) (was int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dbDown || lineage != w.lineage {
 		return 0, task.ErrUnavailable
 	}
 	was = w.fenceHere
@@ -278,7 +297,12 @@ func (w *world) RaiseFence(_ context.Context, above int64) (was int64, err error
 func (w *world) clusterFence(context.Context) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fenceThere, nil
+	fence := w.fenceThere
+	if w.meanwhile != nil {
+		w.meanwhile()
+		w.meanwhile = nil
+	}
+	return fence, nil
 }
 
 func (w *world) set(change func()) {

@@ -110,8 +110,8 @@ type Reconciler struct {
 	keys    *loop.Keyed[int64]
 	ready   chan struct{}
 	trouble loop.Complaints
-	// onlyList tells the next sweep to remove nothing.
-	onlyList atomic.Bool
+	doubts  atomic.Int64 // how often the database may have been restored, the start included
+	listed  int64        // of those, after how many a sweep has listed; the sweep's own
 
 	mu   sync.Mutex
 	mine map[int64]bool      // claimed here and not closed yet
@@ -164,7 +164,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.onlyList.Store(true) // another replica may have been the one that found the database restored
+	r.doubts.Add(1) // another replica may have been the one that found the database restored
 	r.raiseFence(ctx)
 	if ctx.Err() != nil {
 		return nil // the same
@@ -177,11 +177,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return nil
 		},
 		func(ctx context.Context) error {
-			loop.Every(ctx, r.cfg.SweepEvery, nil, func(ctx context.Context) {
-				if only := r.onlyList.Swap(false); !r.sweep(ctx, only) && only {
-					r.onlyList.Store(true) // it has not listed yet
-				}
-			})
+			loop.Every(ctx, r.cfg.SweepEvery, nil, r.sweep)
 			return nil
 		})
 }

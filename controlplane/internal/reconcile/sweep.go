@@ -29,8 +29,11 @@ type Ledger interface {
 	// Known tells what is known of the given Attempts; what is missing in the answer does not exist.
 	// It refuses to tell while the fences are in doubt.
 	Known(ctx context.Context, attempts []int64) (map[int64]Standing, error)
-	// RaiseFence makes every later fence larger than above, and gives the last one that was drawn.
-	RaiseFence(ctx context.Context, above int64) (was int64, err error)
+	// Lineage names the database as it is now: a restored one has another.
+	Lineage(ctx context.Context) (string, error)
+	// RaiseFence makes every later fence larger than above, and gives the last one that was drawn. It refuses where the
+	// database has another lineage.
+	RaiseFence(ctx context.Context, lineage string, above int64) (was int64, err error)
 }
 
 // raiseFence makes sure that no fence is drawn twice. A database that was restored is behind the cluster: then its
@@ -51,11 +54,16 @@ func (r *Reconciler) raiseFence(ctx context.Context) {
 }
 
 func (r *Reconciler) compareFences(ctx context.Context) error {
+	// Asked for first: of what was drawn from a database that is restored meanwhile, the cluster is read too early.
+	lineage, err := r.cfg.Ledger.Lineage(ctx)
+	if err != nil {
+		return err
+	}
 	inCluster, err := r.cfg.ClusterFence(ctx)
 	if err != nil {
 		return err
 	}
-	inDatabase, err := r.cfg.Ledger.RaiseFence(ctx, inCluster)
+	inDatabase, err := r.cfg.Ledger.RaiseFence(ctx, lineage, inCluster)
 	if err != nil || inCluster <= inDatabase {
 		return err
 	}
@@ -75,14 +83,14 @@ func (r *Reconciler) doubt(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		r.onlyList.Store(true)
+		r.doubts.Add(1)
 		r.raiseFence(ctx)
 	}
 }
 
 // sweep removes what the cluster still has of Attempts that do not exist, and closes again what was closed. The first
-// pass only lists the former: the database may have been restored. It gives false where the database could not tell.
-func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
+// pass after a doubt only lists the former: the database may have been restored.
+func (r *Reconciler) sweep(ctx context.Context) {
 	var old []task.Trace
 	var ids []int64
 	for _, trace := range r.cfg.Remains.Traces() {
@@ -90,14 +98,15 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 			old, ids = append(old, trace), append(ids, trace.Attempt)
 		}
 	}
-	if len(old) == 0 {
-		return true
-	}
 	known, err := r.cfg.Ledger.Known(ctx, ids)
 	if err != nil {
 		r.trouble.Warn(ctx, "compare cluster and database", err)
-		return false
+		return
 	}
+	// Read after the answer: one that came from a restored database was preceded by a doubt.
+	doubts := r.doubts.Load()
+	onlyList := doubts != r.listed
+	r.listed = doubts
 	for _, trace := range old {
 		standing, exists := known[trace.Attempt]
 		exists = exists && standing.Fence == trace.Fence
@@ -113,7 +122,6 @@ func (r *Reconciler) sweep(ctx context.Context, onlyList bool) (done bool) {
 			r.trouble.Warn(ctx, fmt.Sprintf("remove the orphan %s/%s", trace.Namespace, trace.Name), err)
 		}
 	}
-	return true
 }
 
 func (r *Reconciler) tidy(ctx context.Context, trace task.Trace, closed bool) error {

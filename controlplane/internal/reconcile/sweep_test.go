@@ -156,6 +156,44 @@ func TestADoubtComparesTheFencesAgainAndTheNextPassOnlyLists(t *testing.T) {
 	})
 }
 
+func TestFencesThatTheClusterShowedBeforeARestoreAreComparedAnew(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, _ *Reconciler) {
+		w.set(func() {
+			w.fenceHere, w.fenceThere = 500, 500
+			// More was claimed and launched, and then the database was restored.
+			w.meanwhile = func() { w.fenceThere, w.fenceHere, w.lineage = 600, 400, "restored" }
+		})
+		w.doubts <- struct{}{}
+		time.Sleep(5 * time.Second)
+		w.see(func() {
+			if w.fenceHere != 600 {
+				t.Errorf("the fence is at %d, and the cluster knows %d", w.fenceHere, w.fenceThere)
+			}
+		})
+	})
+}
+
+func TestASweepThatADoubtOvertakesOnlyLists(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, _ *Reconciler) {
+		w.set(func() {
+			w.traces = []task.Trace{{Attempt: 3, Fence: 103, Age: time.Hour}}
+			w.asked = func() { w.doubts <- struct{}{}; time.Sleep(time.Second) } // compared by the time of the answer
+		})
+		time.Sleep(70 * time.Second)
+		w.see(func() {
+			if len(w.removed) != 0 {
+				t.Errorf("removed %v in the first pass after a doubt", w.removed)
+			}
+		})
+		time.Sleep(70 * time.Second)
+		w.see(func() {
+			if len(w.removed) != 1 {
+				t.Errorf("removed %v in the second pass", w.removed)
+			}
+		})
+	})
+}
+
 func TestNothingIsReadyBeforeTheFencesAreCompared(t *testing.T) {
 	reconciling(t, func(w *world) { w.dbDown = true }, func(t *testing.T, w *world, r *Reconciler) {
 		time.Sleep(time.Minute)

@@ -121,10 +121,15 @@ ORDER BY claimed_at LIMIT @limit;
 SELECT id, fence, finished_at IS NULL AS open, closed_at IS NOT NULL AS closed FROM slipway.attempts
 WHERE id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS bigint));
 
+-- name: prove_alone
+SELECT pg_advisory_xact_lock(hashtext('slipway.fences'));
+
 -- name: prove
 -- Every later fence is larger than @above. The lineage is the server's run and the sequence itself: a database that was
--- restored, or whose standby took over, shows another.
-SELECT f.was, f.lineage, CASE WHEN f.was < @above THEN setval('slipway.fences', CAST(@above AS bigint)) END AS raised
+-- restored, or whose standby took over, shows another. What is drawn between the reading and the writing of the
+-- sequence is less than @under_way.
+SELECT f.was, f.lineage, CASE WHEN f.lineage = @lineage AND (@doubted OR f.was < @above)
+    THEN setval('slipway.fences', GREATEST(f.was, CAST(@above AS bigint)) + @under_way) END AS raised
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS was,
     pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage FROM slipway.fences) f;
 

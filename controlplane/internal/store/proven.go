@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"gorm.io/gorm"
 )
 
 // proven remembers for which lineage of the database the fences are known to lie past those in the cluster. One that
@@ -28,6 +30,13 @@ func (p *proven) check(lineage string) error {
 	return fmt.Errorf("%w: it was restarted, and its fences are not compared with the cluster's yet", ErrUnavailable)
 }
 
+// doubted reports whether claims were made from another lineage before.
+func (p *proven) doubted(lineage string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lineage != "" && p.lineage != lineage
+}
+
 func (p *proven) set(lineage string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,25 +46,52 @@ func (p *proven) set(lineage string) {
 // Doubts says that the database may have been restored since RaiseFence: it is to be called again. One consumer.
 func (s *Store) Doubts() <-chan struct{} { return s.proven.doubts }
 
-// RaiseFence makes every later fence larger than above, and gives the last one that was drawn. From then on claims are
-// made from this database, until it shows another lineage.
-func (s *Store) RaiseFence(ctx context.Context, above int64) (was int64, err error) {
+// fencesUnderWay is how far fences are moved past those that are known. A claim that was made from the database before
+// it was restored may still be on its way to the cluster, where no Job shows its fence yet: none of them meets one that
+// is made from now on.
+const fencesUnderWay = 1000
+
+// Lineage names the database as it is now: one that was restored, or whose standby took over, has another.
+func (s *Store) Lineage(ctx context.Context) (string, error) {
+	var row struct{ Lineage string }
+	if err := query(s.db.WithContext(ctx), "attempt/lineage", nil, &row); err != nil {
+		return "", classify(ctx, fmt.Errorf("ask for the database's lineage: %w", err))
+	}
+	return row.Lineage, nil
+}
+
+// RaiseFence makes every later fence larger than above, the largest in the cluster as it was read after lineage, and
+// gives the last one that was drawn. From then on claims are made from this database, until it shows another lineage.
+// ErrUnavailable says that it shows another already: then above may not know what the one before has drawn.
+func (s *Store) RaiseFence(ctx context.Context, lineage string, above int64) (was int64, err error) {
 	var row struct {
 		Was     int64
 		Lineage string
 	}
-	if err := query(s.db.WithContext(ctx), "attempt/prove", args{"above": above}, &row); err != nil {
-		return 0, classify(ctx, fmt.Errorf("raise the fence: %w", err))
+	err = s.inTx(ctx, func(tx *gorm.DB) error {
+		// One at a time: another replica's move must not be taken back.
+		if _, err := exec(tx, "attempt/prove_alone", nil); err != nil {
+			return err
+		}
+		return query(tx, "attempt/prove", args{
+			"above": above, "under_way": fencesUnderWay, "lineage": lineage, "doubted": s.proven.doubted(lineage),
+		}, &row)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("raise the fence: %w", err)
 	}
-	s.proven.set(row.Lineage)
+	if row.Lineage != lineage {
+		return 0, fmt.Errorf("raise the fence: %w: it was restarted while the cluster was read", ErrUnavailable)
+	}
+	s.proven.set(lineage)
 	return row.Was, nil
 }
 
 // stillProven refuses what was read from a database whose fences were not compared.
 func (s *Store) stillProven(ctx context.Context) error {
-	var row struct{ Lineage string }
-	if err := query(s.db.WithContext(ctx), "attempt/lineage", nil, &row); err != nil {
-		return classify(ctx, fmt.Errorf("ask for the database's lineage: %w", err))
+	lineage, err := s.Lineage(ctx)
+	if err != nil {
+		return err
 	}
-	return s.proven.check(row.Lineage)
+	return s.proven.check(lineage)
 }

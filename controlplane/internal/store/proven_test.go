@@ -1,24 +1,44 @@
 package store_test
 
 import (
+	"crypto/rand"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 
 	"slipway.dev/slipway/controlplane/internal/store"
 )
 
 // A restore is played by a new sequence of fences: the old one is gone with what it knew.
+func (d *database) restore() {
+	d.sql("ALTER SEQUENCE slipway.fences RENAME TO forgotten_" + strings.ToLower(rand.Text()) + "; CREATE SEQUENCE slipway.fences")
+}
+
+// raise compares the fences with those of a cluster.
+func (d *database) raise(above int64) (was int64) {
+	d.t.Helper()
+	lineage, err := d.Lineage(d.t.Context())
+	if err == nil {
+		was, err = d.RaiseFence(d.t.Context(), lineage, above)
+	}
+	if err != nil {
+		d.t.Fatalf("raise the fence: %v", err)
+	}
+	return was
+}
+
 func TestNothingIsClaimedFromADatabaseThatMayHaveBeenRestoredBeforeItsFencesWereCompared(t *testing.T) {
 	d := newDatabase(t)
 	ctx := t.Context()
 	d.enqueue(item("volume:ns/a"), item("volume:ns/b"))
-	if was, err := d.RaiseFence(ctx, 40); err != nil || was != 0 {
-		t.Fatalf("raise: %d, %v", was, err)
+	if was := d.raise(40); was != 0 {
+		t.Fatalf("it was %d", was)
 	}
-	if c := d.claimOne(); c.Attempt.Fence != 41 {
-		t.Fatalf("fence %d, want 41", c.Attempt.Fence)
+	if c := d.claimOne(); c.Attempt.Fence <= 40 {
+		t.Fatalf("fence %d", c.Attempt.Fence)
 	}
-	d.sql("ALTER SEQUENCE slipway.fences RENAME TO forgotten; CREATE SEQUENCE slipway.fences")
+	d.restore()
 	if _, err := d.Claim(ctx, "default", 1); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("claim: %v", err)
 	}
@@ -30,13 +50,51 @@ func TestNothingIsClaimedFromADatabaseThatMayHaveBeenRestoredBeforeItsFencesWere
 	default:
 		t.Fatal("nobody was told to compare")
 	}
-	if was, err := d.RaiseFence(ctx, 500); err != nil || was != 0 {
-		t.Fatalf("raise again: %d, %v", was, err)
+	if was := d.raise(5000); was != 0 {
+		t.Fatalf("it was %d", was)
 	}
-	if c := d.claimOne(); c.Attempt.Fence != 501 {
-		t.Fatalf("fence %d, want 501", c.Attempt.Fence)
+	c := d.claimOne()
+	if c.Attempt.Fence <= 5000 {
+		t.Fatalf("fence %d", c.Attempt.Fence)
 	}
-	if was, err := d.RaiseFence(ctx, 7); err != nil || was != 501 {
-		t.Fatalf("it was lowered: %d, %v", was, err)
+	if was := d.raise(7); was != c.Attempt.Fence {
+		t.Fatalf("it was %d, and %d is drawn", was, c.Attempt.Fence)
+	}
+	if was := d.raise(7); was != c.Attempt.Fence {
+		t.Fatalf("it was moved without a reason, to %d", was)
+	}
+}
+
+// The cluster does not show a fence before its Job is created, and a replica may stand still before that.
+func TestAClaimUnderWayBeforeARestoreNeverMeetsOneAfterIt(t *testing.T) {
+	d := newDatabase(t)
+	d.enqueue(item("volume:ns/a"), item("volume:ns/b"))
+	d.raise(0)
+	shown, underWay := d.claimOne().Attempt, d.claimOne().Attempt
+	d.restore()
+	d.sql("SELECT setval('slipway.fences', " + strconv.FormatInt(shown.Fence, 10) + ")")
+	d.enqueue(item("volume:ns/c"), item("volume:ns/d"))
+	d.raise(shown.Fence)
+	for range 2 {
+		if c := d.claimOne(); c.Attempt.Fence <= underWay.Fence {
+			t.Errorf("fence %d was drawn once more", c.Attempt.Fence)
+		}
+	}
+}
+
+func TestFencesReadBeforeARestoreProveNothing(t *testing.T) {
+	d := newDatabase(t)
+	d.enqueue(item("volume:ns/a"))
+	lineage, err := d.Lineage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.raise(0)
+	d.restore()
+	if _, err := d.RaiseFence(t.Context(), lineage, 40); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("raise: %v", err)
+	}
+	if _, err := d.Claim(t.Context(), "default", 1); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("claim: %v", err)
 	}
 }

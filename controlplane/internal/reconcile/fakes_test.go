@@ -54,8 +54,9 @@ type world struct {
 	removed               []task.Trace
 	fenceHere, fenceThere int64
 	lineage               string
-	meanwhile             func() // happens once, while the fences of the cluster are read
-	asked                 func() // happens once, while the database tells what it knows
+	slow                  time.Duration // what a halt takes
+	meanwhile             func()        // happens once, while the fences of the cluster are read
+	asked                 func()        // happens once, while the database tells what it knows
 }
 
 func newWorld() *world {
@@ -194,6 +195,7 @@ func (w *world) DryRun(context.Context, task.Task, task.Attempt) error {
 }
 
 func (w *world) Halt(_ context.Context, _ task.Task, a task.Attempt, since time.Duration) error {
+	time.Sleep(w.slow)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.halts[a.ID] = append(w.halts[a.ID], since)

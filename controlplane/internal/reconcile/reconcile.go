@@ -80,7 +80,7 @@ type Config struct {
 	Synced func(context.Context) error
 	Log    *slog.Logger
 
-	Workers    int           // Attempts looked at side by side; default 16
+	Workers    int           // Attempts looked at side by side; default 64
 	Resync     time.Duration // how often every open Attempt is looked at; default 15 s
 	OthersWait time.Duration // how much longer than its claimer we wait with an Attempt; default 3 s
 	SweepEvery time.Duration // default 60 s
@@ -89,7 +89,7 @@ type Config struct {
 
 // Bounds of a Reconciler.
 const (
-	defaultWorkers    = 16
+	defaultWorkers    = 64 // a look mostly waits for the cluster: 40 cancels at once are told to it at once
 	defaultResync     = 15 * time.Second
 	defaultOthersWait = 3 * time.Second
 	defaultSweepEvery = time.Minute

@@ -100,12 +100,10 @@ func (r *Rig) makeTenant(t testing.TB) string {
 	return name
 }
 
-// Grant gives the user of a tenant one more ClusterRole there, for the length of the test.
+// Grant gives the user of a tenant one more ClusterRole there. It goes with the namespace.
 func (r *Rig) Grant(t testing.TB, namespace, role string) {
 	t.Helper()
-	name := Name("granted")
-	r.Kubectl(t, "create", "rolebinding", name, "-n", namespace, "--clusterrole="+role, "--serviceaccount="+namespace+":"+testerAccount)
-	t.Cleanup(func() { r.Kubectl(t, "delete", "rolebinding", name, "-n", namespace) })
+	r.Kubectl(t, "create", "rolebinding", Name("granted"), "-n", namespace, "--clusterrole="+role, "--serviceaccount="+namespace+":"+testerAccount)
 }
 
 func (r *Rig) authority(t testing.TB) []byte {

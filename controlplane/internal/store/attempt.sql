@@ -133,5 +133,10 @@ SELECT f.was, f.lineage, CASE WHEN f.lineage = @lineage AND (@doubted OR f.was <
 FROM (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS was,
     pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage FROM slipway.fences) f;
 
+-- name: prove_ids
+-- Ids of Attempts are moved along: they name Jobs, and one that was forgotten may still stand. A claim draws one of each,
+-- so that no id was ever larger than its fence.
+SELECT setval('slipway.attempts_id_seq', GREATEST(a.last_value, f.last_value)) FROM slipway.attempts_id_seq a, slipway.fences f;
+
 -- name: lineage
 SELECT pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage;

@@ -67,15 +67,21 @@ func (s *Store) RaiseFence(ctx context.Context, lineage string, above int64) (wa
 	var row struct {
 		Was     int64
 		Lineage string
+		Raised  *int64
 	}
 	err = s.inTx(ctx, func(tx *gorm.DB) error {
 		// One at a time: another replica's move must not be taken back.
 		if _, err := exec(tx, "attempt/prove_alone", nil); err != nil {
 			return err
 		}
-		return query(tx, "attempt/prove", args{
+		err := query(tx, "attempt/prove", args{
 			"above": above, "under_way": fencesUnderWay, "lineage": lineage, "doubted": s.proven.doubted(lineage),
 		}, &row)
+		if err != nil || row.Raised == nil {
+			return err
+		}
+		_, err = exec(tx, "attempt/prove_ids", nil)
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("raise the fence: %w", err)

@@ -72,12 +72,13 @@ func TestAClaimUnderWayBeforeARestoreNeverMeetsOneAfterIt(t *testing.T) {
 	d.raise(0)
 	shown, underWay := d.claimOne().Attempt, d.claimOne().Attempt
 	d.restore()
-	d.sql("SELECT setval('slipway.fences', " + strconv.FormatInt(shown.Fence, 10) + ")")
+	d.sql("DELETE FROM slipway.attempts WHERE id = " + strconv.FormatInt(underWay.ID, 10))
+	d.sql("SELECT setval('slipway.fences', " + strconv.FormatInt(shown.Fence, 10) + "), setval('slipway.attempts_id_seq', " + strconv.FormatInt(shown.ID, 10) + ")")
 	d.enqueue(item("volume:ns/c"), item("volume:ns/d"))
 	d.raise(shown.Fence)
 	for range 2 {
-		if c := d.claimOne(); c.Attempt.Fence <= underWay.Fence {
-			t.Errorf("fence %d was drawn once more", c.Attempt.Fence)
+		if c := d.claimOne(); c.Attempt.Fence <= underWay.Fence || c.Attempt.ID <= underWay.ID {
+			t.Errorf("attempt %d, fence %d was drawn once more", c.Attempt.ID, c.Attempt.Fence)
 		}
 	}
 }

@@ -84,16 +84,35 @@ func (s *storm) nodeFaults() []fault {
 	}}}
 }
 
-// lossFaults lose a node for good, with its Node deleted while its processes run on.
+// lossFaults lose a node for good, with its Node deleted while its processes run on until their lanes were handed on:
+// where there is one, a node with a handler that would do so too.
 func (s *storm) lossFaults() []fault {
 	return []fault{{"node_loss", func(ctx context.Context, random *rand.Rand) (string, bool) {
 		n, ok := s.anyNode(random)
 		if !ok {
 			return "", false
 		}
-		err := s.fleet.Lose(ctx, n, time.Duration(random.IntN(3000))*time.Millisecond, 4*fenceAfter)
+		if with := s.longOn(); with != nil {
+			n = with
+		}
+		err := s.fleet.Lose(ctx, n, time.Duration(random.IntN(3000))*time.Millisecond, handOver+fenceAfter)
 		return n.Name, err == nil
 	}}}
+}
+
+// longOn finds a node on which a handler works on until it is stopped; nil where there is none.
+func (s *storm) longOn() *hollow.Node {
+	for _, p := range s.fleet.Running() {
+		if !s.works(p.Task) {
+			continue
+		}
+		for _, n := range s.fleet.Nodes() {
+			if n.Name == p.Node {
+				return n
+			}
+		}
+	}
+	return nil
 }
 
 func (s *storm) anyNode(random *rand.Rand) (*hollow.Node, bool) {

@@ -16,6 +16,7 @@ type wish struct {
 	retryOf string // the ended Task that it repeats
 	submit  checker.Submit
 
+	long        bool // it works on until it is stopped
 	cancelAfter time.Duration
 	cancels     int // clients that cancel at once
 	holdFor     time.Duration
@@ -65,11 +66,23 @@ func (s *storm) draw(random *rand.Rand, n int) wish {
 	if chance(9) {
 		w.cancelAfter, w.cancels = time.Duration(millis(1, 4000))*time.Millisecond, 1+random.IntN(2)
 	}
+	if n%20 == 7 {
+		drawLong(random, &w, body, spec, params)
+	}
 	if chance(4) {
 		w.holdFor = time.Duration(millis(300, 2000)) * time.Millisecond
 	}
 	w.body = body
 	return w
+}
+
+// drawLong makes a Task whose handler would outlive the hand-over of its lane, were it not stopped: by a cancel, or, on a
+// node that is lost, by its runner's fence time.
+func drawLong(random *rand.Rand, w *wish, body, spec, params map[string]any) {
+	w.long, w.cancelAfter, w.cancels = true, time.Duration(20+random.IntN(10))*time.Second, 1
+	body["kind"], body["params"] = "chaos.work", params
+	delete(spec, "run_deadline")
+	params["millis"] = (handOver + time.Minute).Milliseconds()
 }
 
 // duration is how many milliseconds a handler works: mostly short, now and then long enough for much to happen.

@@ -107,6 +107,9 @@ func (s *storm) send(ctx context.Context, w wish, first string) string {
 			if !slices.Contains(is.IDs, id) {
 				is.IDs = append(is.IDs, id)
 			}
+			if w.long {
+				s.long[id] = true
+			}
 			if is.Answered.IsZero() {
 				is.Answered = time.Now()
 				if is.Lane == "" {
@@ -214,10 +217,20 @@ func (s *storm) retryByHand(ctx context.Context) {
 			continue
 		}
 		task := page.Items[random.IntN(len(page.Items))]
+		if s.works(task.ID) {
+			continue // nobody would cancel it
+		}
 		s.submit(ctx, wish{user: i, retryOf: task.ID, submit: checker.Submit{
 			Key: fmt.Sprintf("retry-%d-%d", s.seed, n), Lane: task.Lane, Idempotent: s.idempotent(task.Name), Retry: true,
 		}})
 	}
+}
+
+// works tells whether the handler of a Task works on until it is stopped.
+func (s *storm) works(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.long[id]
 }
 
 // idempotent tells whether the Task of a key may be repeated.

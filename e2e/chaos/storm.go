@@ -26,6 +26,7 @@ const (
 	nodes      = 8
 	lanes      = 60 // in all
 	fenceAfter = 15 * time.Second
+	handOver   = fenceAfter + time.Second + 30*time.Second // of a lane whose holder is silent: with its grace and a margin
 )
 
 // storm is one run.
@@ -44,6 +45,7 @@ type storm struct {
 	submits map[string]*checker.Submit // by key
 	ends    map[string]string          // by Task: an end that an answer has shown
 	free    [namespaces][]string       // Tasks without a lane
+	long    map[string]bool            // Tasks whose handler works on until it is stopped
 	faults  []checker.Fault
 }
 
@@ -72,7 +74,7 @@ func gather(t testing.TB, seed uint64, lasts time.Duration) *storm {
 			_ = os.RemoveAll(dir) // a leftover in the temporary folder harms nobody
 		}
 	})
-	s := &storm{t: t, dir: dir, seed: seed, lasts: lasts, submits: map[string]*checker.Submit{}, ends: map[string]string{}}
+	s := &storm{t: t, dir: dir, seed: seed, lasts: lasts, submits: map[string]*checker.Submit{}, ends: map[string]string{}, long: map[string]bool{}}
 	file := filepath.Join(dir, "kinds.yaml")
 	if err := os.WriteFile(file, []byte(kinds), 0o600); err != nil {
 		t.Fatal(err)

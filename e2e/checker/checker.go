@@ -103,7 +103,7 @@ type Finding struct {
 // Check finds everything that must not be.
 func Check(h History) []Finding {
 	runs := runsOf(h.Records)
-	return slices.Concat(overlaps(h, runs), orderBreaks(h, runs), lost(h), doubled(h, runs), stuck(h))
+	return slices.Concat(overlaps(h, runs), orderBreaks(h, runs), lost(h, runs), doubled(h, runs), stuck(h))
 }
 
 // run is one handler, from its first record to its last.
@@ -114,6 +114,7 @@ type run struct {
 	begin, last     time.Time
 	begins          int
 	ends            int
+	done            bool // it has said that its work is done
 }
 
 // runsOf puts records together, in the order of their begins.
@@ -140,6 +141,7 @@ func runsOf(records []Record) []*run {
 			is.begins++
 		case "end":
 			is.ends++
+			is.done = is.done || r.Note == "done"
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *run) int { return a.begin.Compare(b.begin) })
@@ -230,14 +232,27 @@ func (h History) firstFence(id string) int64 {
 	return 0
 }
 
-// lost finds what was accepted and is not there, has ended without a reason, or has left an end that was shown.
-func lost(h History) (found []Finding) {
+// lost finds what was accepted and is not there, is called a success though its last handler never said that its work is
+// done, has ended without a reason, or has left an end that was shown.
+func lost(h History, runs []*run) (found []Finding) {
+	type attempt struct {
+		task  string
+		fence int64
+	}
+	done := map[attempt]bool{}
+	for _, r := range runs {
+		if r.done {
+			done[attempt{r.task, r.fence}] = true
+		}
+	}
 	for _, s := range h.Submits {
 		for _, id := range s.IDs {
 			t, known := h.Tasks[id]
 			switch {
 			case !known:
 				found = append(found, Finding{Lost, fmt.Sprintf("task %s was accepted under key %s and is not there", id, s.Key), []string{id}})
+			case t.State == "succeeded" && (t.Attempt == nil || !done[attempt{id, t.Attempt.Fence}]):
+				found = append(found, Finding{Lost, fmt.Sprintf("task %s succeeded, and its last handler never said that its work is done", id), []string{id}})
 			case t.State != "succeeded" && t.ended() && t.Reason == "":
 				found = append(found, Finding{Lost, fmt.Sprintf("task %s is %s without a reason", id, t.State), []string{id}})
 			case s.Ended != "" && s.Ended != t.State:

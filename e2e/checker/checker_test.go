@@ -39,7 +39,7 @@ func good() History {
 }
 
 func (h *History) handler(task, pod string, fence int64, from, to int) {
-	for _, r := range []Record{{At: at(from), What: "begin"}, {At: at((from + to) / 2), What: "alive"}, {At: at(to), What: "end"}} {
+	for _, r := range []Record{{At: at(from), What: "begin"}, {At: at((from + to) / 2), What: "alive"}, {At: at(to), What: "end", Note: "done"}} {
 		r.Task, r.Lane, r.Pod, r.Fence, r.Attempt = task, "l", pod, fence, 1
 		h.Records = append(h.Records, r)
 	}
@@ -76,8 +76,15 @@ func TestEachThingThatMustNotBeIsFoundOnce(t *testing.T) {
 		"a later task that was claimed first": {OrderBreak, func(h *History) {
 			h.drop("c")
 			h.setFence("c", 15)
+			h.change("c", func(t *Task) { t.State, t.Reason = "failed", "deleted" })
 		}},
-		"a task that is not there":     {Lost, func(h *History) { h.drop("c"); delete(h.Tasks, "c") }},
+		"a task that is not there": {Lost, func(h *History) { h.drop("c"); delete(h.Tasks, "c") }},
+		"a success without its work": {Lost, func(h *History) {
+			h.Records[len(h.Records)-1].Note = "stopped"
+		}},
+		"a success of which only an earlier attempt did its work": {Lost, func(h *History) {
+			h.Records[len(h.Records)-4].What = "alive" // of b's second attempt
+		}},
 		"an end without a reason":      {Lost, func(h *History) { h.change("c", func(t *Task) { t.State = "failed" }) }},
 		"an end that was shown before": {Lost, func(h *History) { h.Submits[2].Ended = "canceled" }},
 		"an attempt that ran in two pods": {Doubled, func(h *History) {
@@ -92,10 +99,10 @@ func TestEachThingThatMustNotBeIsFoundOnce(t *testing.T) {
 		}},
 		"two answers to one key": {Doubled, func(h *History) {
 			h.Submits[2].IDs = append(h.Submits[2].IDs, "d")
-			h.Tasks["d"] = Task{ID: "d", State: "succeeded", EndedAt: at(9000)}
+			h.Tasks["d"] = Task{ID: "d", State: "canceled", Reason: "canceled", EndedAt: at(9000)}
 		}},
 		"two tasks for one key, one of them never answered": {Doubled, func(h *History) {
-			h.Tasks["d"] = Task{ID: "d", Name: "key-c", State: "succeeded", EndedAt: at(9000)}
+			h.Tasks["d"] = Task{ID: "d", Name: "key-c", State: "canceled", Reason: "canceled", EndedAt: at(9000)}
 		}},
 		"a task that was not to be repeated": {Doubled, func(h *History) { h.Submits[1].Idempotent = false }},
 		"a task that does not end":           {Stuck, func(h *History) { h.change("c", func(t *Task) { t.State, t.Phase = "running", "canceling" }) }},
@@ -174,7 +181,7 @@ func (h *History) drop(id string) {
 func TestARetryByHandHasTheNameOfWhatItRepeats(t *testing.T) {
 	h := good()
 	h.Submits = append(h.Submits, Submit{Key: "again", IDs: []string{"d"}, Retry: true, Idempotent: true})
-	h.Tasks["d"] = Task{ID: "d", Name: "key-c", RetryOf: "c", State: "succeeded", EndedAt: at(9000)}
+	h.Tasks["d"] = Task{ID: "d", Name: "key-c", RetryOf: "c", State: "canceled", Reason: "canceled", EndedAt: at(9000)}
 	if found := Check(h); len(found) > 0 {
 		t.Fatalf("%+v", found)
 	}

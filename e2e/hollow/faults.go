@@ -38,6 +38,7 @@ func (f *Fleet) hindrance() (Hindrance, bool) {
 // Pod is a pod whose main container runs.
 type Pod struct {
 	Namespace, Name, Job, Node string
+	Task                       string // by its label
 
 	life *life
 	main *container
@@ -57,7 +58,7 @@ func (f *Fleet) Running() []Pod {
 		if l.main != nil && !l.frozen && !l.gone && l.latest.DeletionTimestamp == nil {
 			all = append(all, Pod{
 				Namespace: l.latest.Namespace, Name: l.latest.Name, Job: l.latest.Labels["batch.kubernetes.io/job-name"],
-				Node: l.node.Name, life: l, main: l.main,
+				Node: l.node.Name, Task: l.latest.Labels["slipway.dev/task"], life: l, main: l.main,
 			})
 		}
 		l.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.dev/slipway/e2e/hollow"
 	"slipway.dev/slipway/e2e/proxy"
@@ -63,6 +64,15 @@ func (s *storm) podFaults() []fault {
 		}),
 		victim("pod_force_delete", func(ctx context.Context, _ *rand.Rand, p hollow.Pod) error {
 			return s.rig.Kube.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
+		}),
+		// Every finalizer is taken off first: no evidence stays, and the Job controller makes a second pod while the first
+		// may still be at work.
+		victim("pod_vanish", func(ctx context.Context, _ *rand.Rand, p hollow.Pod) error {
+			pods := s.rig.Kube.CoreV1().Pods(p.Namespace)
+			if _, err := pods.Patch(ctx, p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+				return err
+			}
+			return pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
 		}),
 		victim("job_delete_background", deleteJob(metav1.DeletePropagationBackground)),
 		victim("job_delete_foreground", deleteJob(metav1.DeletePropagationForeground)),

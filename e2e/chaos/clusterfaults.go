@@ -105,7 +105,7 @@ func (s *storm) lossFaults() []fault {
 		if with := s.longOn(); with != nil {
 			n = with
 		}
-		err := s.fleet.Lose(ctx, n, time.Duration(random.IntN(3000))*time.Millisecond, handOver+fenceAfter)
+		err := s.fleet.Lose(ctx, n, time.Duration(random.IntN(3000))*time.Millisecond, runsOn)
 		return n.Name, err == nil
 	}}}
 }

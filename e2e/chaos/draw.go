@@ -76,13 +76,13 @@ func (s *storm) draw(random *rand.Rand, n int) wish {
 	return w
 }
 
-// drawLong makes a Task whose handler would outlive the hand-over of its lane, were it not stopped: by a cancel, or, on a
-// node that is lost, by its runner's fence time.
+// drawLong makes a Task whose handler works until it is stopped: by a cancel, or, on a node that is lost, by its runner's
+// fence time. Were it not, it would outlive the hand-over of its lane.
 func drawLong(random *rand.Rand, w *wish, body, spec, params map[string]any) {
 	w.long, w.cancelAfter, w.cancels = true, time.Duration(20+random.IntN(10))*time.Second, 1
 	body["kind"], body["params"] = "chaos.work", params
 	delete(spec, "run_deadline")
-	params["millis"] = (handOver + time.Minute).Milliseconds()
+	params["millis"] = (runsOn + time.Minute).Milliseconds()
 }
 
 // duration is how many milliseconds a handler works: mostly short, now and then long enough for much to happen.

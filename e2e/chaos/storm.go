@@ -27,6 +27,7 @@ const (
 	lanes      = 60 // in all
 	fenceAfter = 15 * time.Second
 	handOver   = fenceAfter + time.Second + 30*time.Second // of a lane whose holder is silent: with its grace and a margin
+	runsOn     = handOver + time.Minute                    // a lost machine: long enough for the next in the lane to begin
 )
 
 // storm is one run.

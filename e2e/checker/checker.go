@@ -232,17 +232,24 @@ func (h History) firstFence(id string) int64 {
 	return 0
 }
 
+// lastFence is the fence of a Task's last Attempt; 0 where it is not known: then there is only one.
+func (h History) lastFence(id string) int64 {
+	if all := h.Attempts[id]; len(all) > 0 {
+		return all[len(all)-1].Fence
+	}
+	if t := h.Tasks[id]; t.Attempt != nil {
+		return t.Attempt.Fence
+	}
+	return 0
+}
+
 // lost finds what was accepted and is not there, is called a success though its last handler never said that its work is
 // done, has ended without a reason, or has left an end that was shown.
 func lost(h History, runs []*run) (found []Finding) {
-	type attempt struct {
-		task  string
-		fence int64
-	}
-	done := map[attempt]bool{}
+	done := map[string]bool{}
 	for _, r := range runs {
-		if r.done {
-			done[attempt{r.task, r.fence}] = true
+		if last := h.lastFence(r.task); r.done && (last == 0 || last == r.fence) {
+			done[r.task] = true
 		}
 	}
 	for _, s := range h.Submits {
@@ -251,7 +258,7 @@ func lost(h History, runs []*run) (found []Finding) {
 			switch {
 			case !known:
 				found = append(found, Finding{Lost, fmt.Sprintf("task %s was accepted under key %s and is not there", id, s.Key), []string{id}})
-			case t.State == "succeeded" && (t.Attempt == nil || !done[attempt{id, t.Attempt.Fence}]):
+			case t.State == "succeeded" && !done[id]:
 				found = append(found, Finding{Lost, fmt.Sprintf("task %s succeeded, and its last handler never said that its work is done", id), []string{id}})
 			case t.State != "succeeded" && t.ended() && t.Reason == "":
 				found = append(found, Finding{Lost, fmt.Sprintf("task %s is %s without a reason", id, t.State), []string{id}})

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/slipway/e2e/rig"
 )
 
-// rounds is how often each number of cancels is measured, in turn.
+// rounds is how often each number of stops is measured, in turn.
 const rounds = 3
 
 // R2 measures on a real node.
@@ -24,14 +24,18 @@ func R2(ctx context.Context, r *report.Report) (err error) {
 		}})
 		on.Exec(t, "UPDATE slipway.queues SET cap = 100, ns_cap = 100")
 		for round := range rounds {
-			for _, n := range []int{1, 40} {
+			for _, m := range []struct {
+				how             stop
+				n               int
+				median, slowest float64 // budgets, in ms
+			}{{byCancel, 1, 1000, 2000}, {byCancel, 40, 1000, 2000}, {bare, 40, 0, 0}} {
 				if ctx.Err() != nil {
 					t.Fatalf("stopped: %v", ctx.Err())
 				}
-				name := fmt.Sprintf("cancel → SIGTERM, %d at once", n)
-				took := canceled(t, on, n)
-				r.Add(report.Figure{Name: name + ", p50", Unit: "ms", Rig: "R2", Budget: 1000}, report.Quantile(took, 0.50))
-				r.Add(report.Figure{Name: name + ", p99", Unit: "ms", Rig: "R2", Budget: 2000}, report.Quantile(took, 0.99))
+				name := fmt.Sprintf("%s → SIGTERM, %d at once", m.how.name, m.n)
+				took := stopped(t, on, m.n, m.how)
+				r.Add(report.Figure{Name: name + ", p50", Unit: "ms", Rig: "R2", Budget: m.median}, report.Quantile(took, 0.50))
+				r.Add(report.Figure{Name: name + ", p99", Unit: "ms", Rig: "R2", Budget: m.slowest}, report.Quantile(took, 0.99))
 				if err := r.Samples(name, round, took); err != nil {
 					t.Fatalf("%v", err)
 				}

@@ -127,10 +127,12 @@ func startForms(t *testing.T, r *rig.Rig) []startForm {
 	late := func(reason string) ending {
 		return ending{api.OutcomeTimedOut, reason, wanted{api.StateFailed, reason}}
 	}
-	key := map[string]any{"pod": map[string]any{"env": map[string]any{"PASSWORD": map[string]any{"secretRef": map[string]string{"name": "none", "key": "password"}}}}}
+	// Those that fail fast come before the limit, however late a busy kubelet gets to them.
+	fast := map[string]any{"start_deadline": 120}
+	key := map[string]any{"start_deadline": 120, "pod": map[string]any{"env": map[string]any{"PASSWORD": map[string]any{"secretRef": map[string]string{"name": "none", "key": "password"}}}}}
 	return []startForm{
 		{"a registry that nobody serves", "start", run("127.0.0.1:1/none:such", nil), false, late("registry")},
-		{"a malformed name", "", run("Registry.Example/UPPER:tag:tag", nil), true, rejected},
+		{"a malformed name", "", run("Registry.Example/UPPER:tag:tag", fast), true, rejected},
 		{"a missing secret", "", run("", key), true, rejected},
 		{"500 CPUs", "capacity", run("", map[string]any{"requests": map[string]string{"cpu": "500"}}), false, late("unschedulable")},
 	}

@@ -13,7 +13,7 @@ GOTOOL := go tool -modfile=.tools/go.mod
 # How long the race test mixes. PKG, where given, names the packages that `make test` takes.
 RACE_SECONDS ?= 60
 # What `make bench` measures on.
-RIGS ?= r0 r2
+RIGS ?= r0 r1 r2
 
 # How long the chaos run lasts, and what it draws from.
 MINUTES ?= 10
@@ -56,7 +56,7 @@ chaos: setup ## break everything at random while tasks run, and let an outside c
 	@go test -tags failpoints -c -o bin/chaos ./e2e/chaos
 	@cd e2e/chaos && MINUTES=$(MINUTES) SEED=$(SEED) ../../bin/chaos -test.timeout $$(( $(MINUTES) * 3 + 20 ))m
 
-bench: setup ## measure against the budgets, on this machine: r0 a private PostgreSQL, r2 a real node (RIGS=r2 for one)
+bench: setup ## measure against the budgets, on this machine: r0 a private PostgreSQL, r1 fake nodes, r2 a real node (RIGS=r1 for one)
 	@CGO_ENABLED=0 go run ./e2e/bench $(RIGS)
 
 images: ## build the images as archives in bin/images

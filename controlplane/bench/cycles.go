@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,7 +10,6 @@ import (
 
 	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/e2e/bench/plain"
-	"slipway.dev/slipway/e2e/bench/report"
 )
 
 // cycles measures claim and finish over a number of lanes, at batches of 20 and one at a time.
@@ -70,9 +70,7 @@ func (b *rig) cycle(ctx context.Context, name string, batch int, budget float64)
 	if err != nil {
 		return err
 	}
-	b.atLeast("claim + finish, "+name, budget, n)
-	b.add("claim at full speed, "+name+", p50", "ms", 0, report.Quantile(claims, .5))
-	return b.report.Samples("claim "+name, b.round, claims)
+	return errors.Join(b.atLeast("claim + finish, "+name, budget, n), b.durations("claim at full speed, "+name, claims, p50))
 }
 
 // turn runs claim and finish at a pace; it gives cycles a second and how long claims took that found something.
@@ -179,7 +177,5 @@ func behind(ctx context.Context, b *rig) error {
 	if err != nil {
 		return err
 	}
-	b.add("claim of up to 20, behind 100,000, 20 claims/s, p50", "ms", 0, report.Quantile(claims, .5))
-	b.add("claim of up to 20, behind 100,000, 20 claims/s, p99", "ms", 10, report.Quantile(claims, .99))
-	return b.report.Samples("claim calm", b.round, claims)
+	return b.durations("claim of up to 20, behind 100,000, 20 claims/s", claims, p50, within(p99, 10))
 }

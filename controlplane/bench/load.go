@@ -51,10 +51,10 @@ func snapshot(ctx context.Context, b *rig) (err error) {
 	if err != nil {
 		return err
 	}
-	b.add("claim of up to 20, 20 claims/s, p50", "ms", 0, report.Quantile(before, .5))
-	b.add("claim of up to 20, under a long snapshot and 100,000 dead entries, p50", "ms", 0, report.Quantile(during, .5))
-	b.add("claim of up to 20, under a long snapshot and 100,000 dead entries, p99", "ms", 0, report.Quantile(during, .99))
-	return b.report.Samples("claim under a long snapshot", b.round, during)
+	return errors.Join(
+		b.durations("claim of up to 20, 20 claims/s", before, p50),
+		b.durations("claim of up to 20, under a long snapshot and 100,000 dead entries", during, p50, p99),
+	)
 }
 
 // noisy measures how long Tasks of quiet namespaces take from submit to end at 20 submits/s, alone and while another
@@ -71,11 +71,13 @@ func noisy(ctx context.Context, b *rig) error {
 	if err != nil {
 		return err
 	}
-	a, w := report.Quantile(alone, .95), report.Quantile(beside, .95)
-	b.add("submit to end of a quiet tenant, alone, p95", "ms", 0, a)
-	b.add("submit to end of a quiet tenant, beside 90 % of noise, p95", "ms", 0, w)
-	b.add("the same as a ratio", "x", 2, w/max(a, 0.001))
-	return nil
+	const byItself, amidNoise = "submit to end of a quiet tenant, alone", "submit to end of a quiet tenant, beside 90 % of noise"
+	return errors.Join(
+		b.durations(byItself, alone, p95),
+		b.report.Keep(amidNoise, report.Milliseconds(beside),
+			report.Figure{Name: amidNoise + ", p95", Unit: "ms", Rig: r0, Of: report.P95},
+			report.Figure{Name: "the same as a ratio", Unit: "x", Rig: r0, Of: report.P95, Over: byItself, Budget: 2}),
+	)
 }
 
 // takes submits 20 Tasks a second of 5 quiet namespaces, and so many of a noisy one, for 4 s.

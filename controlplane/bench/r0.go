@@ -46,6 +46,7 @@ var scenes = []scene{
 	{"accept", accept},
 	{"accept at full speed", acceptFull},
 	{"pickup", pickup},
+	{"River", river},
 	{"cycles over 4 lanes", cycles(4)},
 	{"cycles over 50 lanes", cycles(50)},
 	{"cycles over 1,000 lanes", cycles(1000)},
@@ -71,6 +72,9 @@ func R0(ctx context.Context, r *report.Report) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.Stop(postgres.Fast)) }()
 	r.Versions["postgres"] = server.Version()
+	if r.Versions["river"], err = riverVersion(); err != nil {
+		return err
+	}
 	if err := admin(ctx, server, "CREATE DATABASE template"); err != nil {
 		return err
 	}
@@ -137,10 +141,26 @@ func item(lane, namespace string) store.Item {
 	}}
 }
 
-func (b *rig) add(name, unit string, budget, value float64) {
-	b.report.Add(report.Figure{Name: name, Unit: unit, Rig: r0, Budget: budget}, value)
+func (b *rig) atLeast(name string, budget, value float64) error {
+	return b.report.One(value, report.Figure{Name: name, Unit: "/s", Rig: r0, Budget: budget, AtLeast: true})
 }
 
-func (b *rig) atLeast(name string, budget, value float64) {
-	b.report.Add(report.Figure{Name: name, Unit: "/s", Rig: r0, Budget: budget, AtLeast: true}, value)
+// durations keeps how long something took each time, as milliseconds, and shows what figures take of it.
+func (b *rig) durations(series string, samples []time.Duration, figures ...report.Figure) error {
+	for i := range figures {
+		figures[i].Name, figures[i].Unit, figures[i].Rig = series+figures[i].Name, "ms", r0
+	}
+	return b.report.Keep(series, report.Milliseconds(samples), figures...)
+}
+
+// What is shown of durations.
+var (
+	p50 = report.Figure{Name: ", p50", Of: report.P50}
+	p95 = report.Figure{Name: ", p95", Of: report.P95}
+	p99 = report.Figure{Name: ", p99", Of: report.P99}
+)
+
+func within(f report.Figure, budget float64) report.Figure {
+	f.Budget = budget
+	return f
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -44,9 +45,7 @@ func accept(ctx context.Context, b *rig) error {
 	if err := failed.Load(); err != nil {
 		return *err
 	}
-	b.add("accept at 200/s, p50", "ms", 0, report.Quantile(samples, .5))
-	b.add("accept at 200/s, p99", "ms", 60, report.Quantile(samples, .99))
-	return b.report.Samples("accept", b.round, samples)
+	return b.durations("accept at 200/s", samples, p50, within(p99, 60))
 }
 
 // acceptFull measures how many single submits, and Tasks in batches of 100, are taken in a second.
@@ -60,7 +59,9 @@ func acceptFull(ctx context.Context, b *rig) error {
 	if err != nil {
 		return err
 	}
-	b.atLeast("single submits, 16 clients", 1500, n)
+	if err := b.atLeast("single submits, 16 clients", 1500, n); err != nil {
+		return err
+	}
 	n, err = b.flood(ctx, 4, 2*time.Second, func(ctx context.Context, _, n int) (int, error) {
 		items := make([]store.Item, 100)
 		for i := range items {
@@ -69,8 +70,7 @@ func acceptFull(ctx context.Context, b *rig) error {
 		_, err := b.Enqueue(ctx, store.Batch{Caller: "bench", Items: items})
 		return len(items), err
 	})
-	b.atLeast("tasks in batches of 100, 350 shared lanes", 8000, n)
-	return err
+	return errors.Join(err, b.atLeast("tasks in batches of 100, 350 shared lanes", 8000, n))
 }
 
 // warm lets every connection plan its statements once: what is measured is a server that has run for a minute.
@@ -149,10 +149,10 @@ func pickup(ctx context.Context, b *rig) error {
 			samples = append(samples, max(0, claimed.Sub(at)))
 		}
 	}
-	b.add("pickup at 50/s, p50", "ms", 0, report.Quantile(samples, .5))
-	b.add("pickup at 50/s, p95", "ms", 10, report.Quantile(samples, .95))
-	b.add("pickup, never woken", "tasks", 0, float64(len(committed)-len(samples)))
-	return b.report.Samples("pickup", b.round, samples)
+	return errors.Join(
+		b.durations("pickup at 50/s", samples, p50, within(p95, 10)),
+		b.report.One(float64(len(committed)-len(samples)), report.Figure{Name: "pickup, never woken", Unit: "tasks", Rig: r0, Budget: report.Zero}),
+	)
 }
 
 const pickupQueue = "volume"
@@ -210,6 +210,5 @@ var success = task.Verdict{Outcome: task.OutcomeSucceeded, Spends: task.SpendsRe
 // machine measures what this machine gives a plain program at this moment: single-row commits, 16 clients.
 func machine(ctx context.Context, b *rig) error {
 	n, err := plain.Commits(ctx, b.url, conns, 2*time.Second)
-	b.atLeast("for comparison: plain one-row commits, 16 clients", 0, n)
-	return err
+	return errors.Join(err, b.atLeast("for comparison: plain one-row commits, 16 clients", report.NoBudget, n))
 }

@@ -8,12 +8,16 @@ import (
 	"syscall"
 
 	"slipway.dev/slipway/controlplane/bench"
+	"slipway.dev/slipway/e2e/bench/r1"
 	"slipway.dev/slipway/e2e/bench/r2"
 	"slipway.dev/slipway/e2e/bench/report"
 )
 
-// rigs are what can be measured; each adds its metrics to a report.
-var rigs = map[string]func(ctx context.Context, r *report.Report) error{"r0": bench.R0, "r2": r2.R2}
+// rigs are what can be measured; each adds its figures to a report.
+var rigs = map[string]func(ctx context.Context, r *report.Report) error{"r0": bench.R0, "r1": r1.R1, "r2": r2.R2}
+
+// out is where samples, figures and verdicts are kept.
+const out = "e2e/bench/out"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -26,21 +30,28 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("say which rigs: r0, r2")
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("say which rigs: r0, r1, r2; or check")
+	case len(args) == 1 && args[0] == "check":
+		return report.Check(out, os.Stdout)
 	}
-	r, err := report.New("e2e/bench/out")
+	for _, name := range args {
+		if rigs[name] == nil {
+			return fmt.Errorf("no rig %q", name)
+		}
+	}
+	r, err := report.New(out)
 	if err != nil {
 		return err
 	}
 	for _, name := range args {
-		rig, ok := rigs[name]
-		if !ok {
-			return fmt.Errorf("no rig %q", name)
-		}
-		if err := rig(ctx, r); err != nil {
+		if err := rigs[name](ctx, r); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if err := r.Save(); err != nil { // a rig that fails later does not take this one's samples with it
+			return err
+		}
 	}
-	return r.Write(os.Stdout)
+	return report.Check(out, os.Stdout)
 }

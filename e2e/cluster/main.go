@@ -41,7 +41,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	name := flags.String("name", "demo", "name of the cluster")
-	profile := flags.String("profile", string(local.Node), "api: control plane only; node: with a node on this machine (root)")
+	profile := flags.String("profile", string(local.Node), "api: control plane only; fake: with nodes that run nothing; node: with a node on this machine (root)")
 	tuned := flags.Bool("tuned", false, "raise client rates and worker counts, for throughput figures")
 	fsync := flags.Bool("fsync", false, "let etcd sync to disk")
 	flags.Usage = func() {

@@ -323,6 +323,16 @@ func (s *Server) TCP(database string) string {
 // Address gives the server's place on the loopback address, host:port.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
+// Pid is the process that all others of the server are children of; 0: it does not run.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return 0
+	}
+	return s.process.Pid
+}
+
 // LogFile is where the server writes its log.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "server.log") }
 

@@ -108,6 +108,9 @@ func (p *Replica) begin(t testing.TB) {
 	}
 }
 
+// Pid is that of the process started last.
+func (p *Replica) Pid() int { return p.cmd.Process.Pid }
+
 // Running reports whether the process lives.
 func (p *Replica) Running() bool {
 	select {

@@ -34,6 +34,7 @@ type Options struct {
 	TLS        bool              // serve it, with an authority of the rig's own; default: plain HTTP
 	Proxied    bool              // a fault proxy stands before each replica: see Replica.Database and Replica.Cluster
 	Durable    bool              // what was committed outlives a crash of the database; default: it may not
+	Settings   map[string]string // of PostgreSQL, beside what the rig sets
 	Seed       uint64            // of what the proxies draw
 }
 
@@ -68,7 +69,7 @@ func New(t testing.TB, o Options) *Rig {
 			r.Namespaces = append(r.Namespaces, r.makeTenant(t))
 		}
 	}
-	server, err := postgres.Start(t.Context(), postgres.Options{Fsync: o.Durable})
+	server, err := postgres.Start(t.Context(), postgres.Options{Fsync: o.Durable, Settings: o.Settings})
 	if err != nil {
 		t.Fatalf("start PostgreSQL: %v", err)
 	}
@@ -130,7 +131,8 @@ func sharedCluster(t testing.TB, profile local.Profile) *local.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	began := time.Now()
-	c, err := local.Up(ctx, local.Options{Name: clusterName(profile), Profile: profile, Tuned: true, Log: Progress})
+	// Fake nodes are there to measure on.
+	c, err := local.Up(ctx, local.Options{Name: clusterName(profile), Profile: profile, Tuned: true, Fsync: profile == local.Fake, Log: Progress})
 	if err != nil {
 		t.Fatalf("bring up the cluster: %v", err)
 	}

@@ -1,64 +1,83 @@
-// Package report collects the figures of a benchmark run: a table, raw samples and out/latest.json.
+// Package report keeps what a benchmark run measured, as raw samples in files, and checks them against the budgets: the
+// figures are computed from those files and from nothing else, so they can be computed again.
 //
 // Allowed imports: the standard library.
 package report
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
-// Metric is one figure with its budget; OK is true where there is none.
-type Metric struct {
-	Value  float64 `json:"value"`
-	Unit   string  `json:"unit"`
-	Rig    string  `json:"rig"`
-	Budget float64 `json:"budget,omitempty"`
-	OK     bool    `json:"ok"`
-	// AtLeast tells that the budget is a floor.
-	AtLeast bool      `json:"at_least,omitempty"`
-	Rounds  []float64 `json:"rounds"`
+// Figure says how samples become a number, and what that number may be.
+type Figure struct {
+	Name, Unit, Rig string
+	Series          string // whose samples; Keep fills it in
+	Of              Stat   // what of them; default: Only
+	Over            string // another series: the figure is the ratio to what Of gives there, round by round
+	Budget          float64
+	AtLeast         bool // the budget is a floor
 }
 
-// Report collects metrics and raw samples of one run.
+// Report collects the samples of one run.
 type Report struct {
-	Machine  map[string]string  `json:"machine"`
-	Versions map[string]string  `json:"versions"`
-	Taken    time.Time          `json:"taken"`
-	Metrics  map[string]*Metric `json:"metrics"`
+	Machine  map[string]string `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Taken    time.Time         `json:"taken"`
+	Figures  []Figure          `json:"figures"`
+	Rounds   map[string]int    `json:"rounds"` // by series
 
-	dir   string
-	order []string
+	dir string
 }
 
-// New makes an empty report that keeps its files in dir.
+const (
+	figuresFile = "figures.json"
+	latestFile  = "latest.json"
+	samplesEnd  = ".samples"
+)
+
+// New makes an empty report that keeps its files in dir; those of an earlier run go.
 func New(dir string) (*Report, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the report: %w", err)
 	}
-	r := &Report{
-		Machine:  map[string]string{"cpus": fmt.Sprint(runtime.NumCPU()), "os": runtime.GOOS + "/" + runtime.GOARCH, "load": loadAverage()},
-		Versions: map[string]string{"go": runtime.Version()},
-		Taken:    time.Now().UTC(), Metrics: map[string]*Metric{}, dir: dir,
+	old, err := filepath.Glob(filepath.Join(dir, "*"+samplesEnd))
+	if err != nil {
+		return nil, fmt.Errorf("look for an earlier report: %w", err)
 	}
-	if raw, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for _, line := range strings.Split(string(raw), "\n") {
-			if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				r.Machine["cpu"] = strings.TrimSpace(model)
-				break
-			}
+	for _, file := range append(old, filepath.Join(dir, figuresFile), filepath.Join(dir, latestFile)) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove an earlier report: %w", err)
 		}
 	}
-	return r, nil
+	return &Report{
+		Machine: machine(), Versions: map[string]string{"go": runtime.Version()},
+		Taken: time.Now().UTC(), Rounds: map[string]int{}, dir: dir,
+	}, nil
+}
+
+func machine() map[string]string {
+	m := map[string]string{"cpus": fmt.Sprint(runtime.NumCPU()), "os": runtime.GOOS + "/" + runtime.GOARCH, "load": loadAverage()}
+	raw, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return m // it is not Linux
+	}
+	for line := range strings.Lines(string(raw)) {
+		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			m["cpu"] = strings.TrimSpace(model)
+			break
+		}
+	}
+	return m
 }
 
 func loadAverage() string {
@@ -69,89 +88,83 @@ func loadAverage() string {
 	return strings.Join(strings.Fields(string(raw))[:3], " ")
 }
 
-// Figure is a metric's fixed part.
-type Figure struct {
-	Name, Unit, Rig string
-	Budget          float64
-	AtLeast         bool
-}
-
-// Add notes the value of one round; the metric's value is the median of its rounds.
-func (r *Report) Add(f Figure, value float64) {
-	m := r.Metrics[f.Name]
-	if m == nil {
-		m = &Metric{Unit: f.Unit, Rig: f.Rig, Budget: f.Budget, AtLeast: f.AtLeast}
-		r.Metrics[f.Name] = m
-		r.order = append(r.order, f.Name)
+// Keep keeps the samples of one more round of a series, and declares the figures that are made of it.
+func (r *Report) Keep(series string, samples []float64, figures ...Figure) (err error) {
+	if r.Rounds[series] == 0 {
+		for _, f := range figures {
+			f.Series = series
+			r.Figures = append(r.Figures, f)
+		}
 	}
-	m.Rounds = append(m.Rounds, value)
-	sorted := slices.Sorted(slices.Values(m.Rounds))
-	m.Value = sorted[len(sorted)/2]
-	m.OK = m.Budget == 0 || m.AtLeast && m.Value >= m.Budget || !m.AtLeast && m.Value <= m.Budget
-}
-
-// Samples keeps the raw durations of one round.
-func (r *Report) Samples(name string, round int, samples []time.Duration) (err error) {
-	f, err := os.Create(filepath.Join(r.dir, fmt.Sprintf("%s-%d.txt", strings.NewReplacer(" ", "_", ",", "", "/", "_").Replace(name), round)))
+	f, err := os.Create(samplesFile(r.dir, series, r.Rounds[series]))
 	if err != nil {
 		return fmt.Errorf("keep samples: %w", err)
 	}
+	r.Rounds[series]++
 	defer func() { err = errors.Join(err, f.Close()) }()
+	out := bufio.NewWriter(f)
 	for _, s := range samples {
-		if _, err := fmt.Fprintln(f, s.Microseconds()); err != nil {
-			return fmt.Errorf("keep samples: %w", err)
-		}
+		out.WriteString(strconv.FormatFloat(s, 'g', 8, 64) + "\n") //nolint:errcheck // Flush tells
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("keep samples: %w", err)
 	}
 	return nil
 }
 
-// Write prints the table and keeps latest.json.
-func (r *Report) Write(out io.Writer) error {
-	tab := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	lines := []string{
-		fmt.Sprintf("\n%s, %s CPUs, load %s; %v\n", r.Machine["cpu"], r.Machine["cpus"], r.Machine["load"], r.Versions),
-		"what\trig\tmedian\trounds\tbudget\t",
-	}
-	for _, name := range r.order {
-		m := r.Metrics[name]
-		rounds := make([]string, len(m.Rounds))
-		for i, v := range m.Rounds {
-			rounds[i] = fmt.Sprintf("%.4g", v)
+// One keeps a round whose only sample is the figure itself.
+func (r *Report) One(value float64, f Figure) error {
+	f.Of = Only
+	return r.Keep(f.Rig+" "+f.Name, []float64{value}, f)
+}
+
+// Save keeps what is needed to check the samples; Check does that.
+func (r *Report) Save() error {
+	r.Machine["load at the end"] = loadAverage()
+	return writeJSON(filepath.Join(r.dir, figuresFile), r)
+}
+
+func samplesFile(dir, series string, round int) string {
+	name := strings.Map(func(c rune) rune {
+		if c == '/' || c == ' ' || c == ',' || c == ':' {
+			return '_'
 		}
-		budget, verdict := "", ""
-		if m.Budget > 0 {
-			sign, word := "≤", "ok"
-			if m.AtLeast {
-				sign = "≥"
-			}
-			if !m.OK {
-				word = "MISSED"
-			}
-			budget, verdict = fmt.Sprintf("%s %g", sign, m.Budget), word
-		}
-		lines = append(lines, fmt.Sprintf("%s\t%s\t%.4g %s\t%s\t%s\t%s", name, m.Rig, m.Value, m.Unit, strings.Join(rounds, " "), budget, verdict))
-	}
-	if _, err := fmt.Fprintln(tab, strings.Join(lines, "\n")); err != nil {
-		return fmt.Errorf("print the table: %w", err)
-	}
-	if err := tab.Flush(); err != nil {
-		return fmt.Errorf("print the table: %w", err)
-	}
-	raw, err := json.MarshalIndent(r, "", "  ")
+		return c
+	}, series)
+	return filepath.Join(dir, fmt.Sprintf("%s.%d%s", name, round+1, samplesEnd))
+}
+
+func readSamples(file string) (samples []float64, err error) {
+	raw, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("render the report: %w", err)
+		return nil, fmt.Errorf("read samples: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, "latest.json"), append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("keep the report: %w", err)
+	for line := range strings.Lines(string(raw)) {
+		s, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err != nil {
+			return nil, fmt.Errorf("read samples of %s: %w", filepath.Base(file), err)
+		}
+		samples = append(samples, s)
+	}
+	return samples, nil
+}
+
+func writeJSON(file string, v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("render %s: %w", filepath.Base(file), err)
+	}
+	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
 	}
 	return nil
 }
 
-// Quantile of samples, in milliseconds.
-func Quantile(samples []time.Duration, q float64) float64 {
-	if len(samples) == 0 {
-		return 0
+// Milliseconds are durations as samples.
+func Milliseconds(all []time.Duration) []float64 {
+	out := make([]float64, len(all))
+	for i, d := range all {
+		out[i] = float64(d.Microseconds()) / 1000
 	}
-	sorted := slices.Sorted(slices.Values(samples))
-	return float64(sorted[min(len(sorted)-1, int(q*float64(len(sorted))))].Microseconds()) / 1000
+	return out
 }

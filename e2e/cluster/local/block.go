@@ -56,15 +56,15 @@ func (r record) podPrefix() netip.Prefix {
 	return netip.PrefixFrom(offset(r.Block.Addr(), 512), 23)
 }
 
-// servicePrefix is a /24. Nothing listens there in profile API.
+// servicePrefix is a /24. Nothing listens there but in profile Node.
 func (r record) servicePrefix() netip.Prefix {
-	if r.Profile == API {
+	if r.Profile != Node {
 		return netip.MustParsePrefix("198.18.1.0/24")
 	}
 	return netip.PrefixFrom(offset(r.Block.Addr(), 256), 24)
 }
 
-// loopbackAddress gives each cluster of profile API a loopback address of its
+// loopbackAddress gives each cluster without a real node a loopback address of its
 // own. Ports there meet neither another cluster's nor the source ports of
 // outgoing connections, which are on 127.0.0.1, so a part finds its port free
 // again after a restart.

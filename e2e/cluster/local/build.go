@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,10 +22,24 @@ import (
 // pausePackage is built next to the tools of e2e/cluster/kubernetes/go.mod.
 const pausePackage = "./pause"
 
+// kwokPackage plays nodes; only profile Fake needs it.
+const kwokPackage = "sigs.k8s.io/kwok/cmd/kwok"
+
 // Build compiles the parts of Kubernetes that e2e/cluster/kubernetes/go.mod
 // lists as tools, or finds them compiled, and returns their folder. The
 // folder's name is a hash of all that goes in; it appears complete or not at all.
 func Build(ctx context.Context, log io.Writer) (string, error) {
+	return buildSet(ctx, log, "kubernetes", func(m moduleFile) []string {
+		return append(slices.DeleteFunc(m.packages(), func(pkg string) bool { return pkg == kwokPackage }), pausePackage)
+	})
+}
+
+// BuildKwok does the same with kwok, in a folder of its own.
+func BuildKwok(ctx context.Context, log io.Writer) (string, error) {
+	return buildSet(ctx, log, "kwok", func(moduleFile) []string { return []string{kwokPackage} })
+}
+
+func buildSet(ctx context.Context, log io.Writer, set string, packages func(moduleFile) []string) (string, error) {
 	source, err := kubernetesSource()
 	if err != nil {
 		return "", err
@@ -41,12 +56,12 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "kubernetes-"+key)
+	dir := filepath.Join(cache, set+"-"+key)
 	if isFolder(dir) {
 		return dir, nil
 	}
 	p := newProgress("build", log)
-	held, err := lock(ctx, dir+".lock", func() { p.say("another build of the same Kubernetes runs, waiting for it") })
+	held, err := lock(ctx, dir+".lock", func() { p.say("another build of the same programs runs, waiting for it") })
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +69,7 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if isFolder(dir) {
 		return dir, nil
 	}
-	return dir, buildAll(ctx, p, build{source: source, version: module.version(), dir: dir}, append(module.packages(), pausePackage))
+	return dir, buildAll(ctx, p, build{source: source, version: module.version(), dir: dir}, packages(module))
 }
 
 // build is what is the same for all programs.

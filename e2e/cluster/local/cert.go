@@ -47,6 +47,9 @@ func identities(r record) []identity {
 			ips: []netip.Addr{r.Address, netip.MustParseAddr("127.0.0.1"), r.servicePrefix().Addr().Next()},
 		},
 	}
+	if r.Profile == Fake {
+		list = append(list, identity{file: "scheduler", name: "system:kube-scheduler"})
+	}
 	if r.Profile == Node {
 		node := r.cluster("").NodeName
 		list = append(

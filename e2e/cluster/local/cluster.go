@@ -22,6 +22,8 @@ const (
 	API Profile = "api"
 	// Node is a control plane with one real node on this machine.
 	Node Profile = "node"
+	// Fake is a control plane with a scheduler, and nodes that kwok plays: pods end, and no program runs.
+	Fake Profile = "fake"
 )
 
 // Options says what Up makes.
@@ -43,7 +45,7 @@ type Cluster struct {
 	HostIP     string // an address of the host: pods reach host processes that listen on it
 	AuditLog   string // file, one JSON object a line: requests to Jobs and pods, and all other writes but events and leases
 	Kubectl    string // path of the kubectl binary
-	NodeName   string // the Node object's name; empty in profile API
+	NodeName   string // the Node object's name; empty but in profile Node
 
 	record record
 }
@@ -57,6 +59,7 @@ type record struct {
 	Tuned   bool
 	Fsync   bool
 	Bin     string       // folder of the Kubernetes binaries
+	Kwok    string       // folder of kwok, in profile Fake
 	Address netip.Addr   // what every part listens on
 	Block   netip.Prefix // the addresses of profile Node
 	Ports   ports

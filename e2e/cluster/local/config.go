@@ -14,13 +14,18 @@ func (c *Cluster) writeConfigs() error {
 		return fmt.Errorf("write configuration: %w", err)
 	}
 	files := map[string]string{"audit.yaml": auditPolicy}
-	if c.Profile == Node {
+	if c.Profile != API {
 		qps, burst := 50, 100
 		if c.record.Tuned {
 			qps, burst = 1000, 1000
 		}
-		address, pods := c.record.Address, c.record.podPrefix()
 		files["scheduler.yaml"] = fmt.Sprintf(schedulerConfig, c.path("config", "scheduler.kubeconfig"), qps, burst)
+	}
+	if c.Profile == Fake {
+		files["kwok.yaml"] = kwokConfig
+	}
+	if c.Profile == Node {
+		address, pods := c.record.Address, c.record.podPrefix()
 		files["kubelet.yaml"] = fmt.Sprintf(kubeletConfig, address, c.path("pki"), c.cgroup())
 		files["proxy.yaml"] = fmt.Sprintf(proxyConfig, address, c.path("config", "proxy.kubeconfig"), pods, c.NodeName)
 		files["containerd.toml"] = fmt.Sprintf(containerdConfig, PauseImage, c.path("config", "cni"), c.snapshotter())

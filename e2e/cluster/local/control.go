@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -101,6 +102,27 @@ func (c *Cluster) startProcess(ctx context.Context, p part) error {
 		argv = append(enter, argv...)
 	}
 	return c.launch(p.name, argv)
+}
+
+// Tune raises or lowers the client rates and worker counts of controller-manager and scheduler, and starts them anew: see
+// Options.Tuned.
+func (c *Cluster) Tune(ctx context.Context, tuned bool) error {
+	if c.record.Tuned == tuned {
+		return nil
+	}
+	c.record.Tuned = tuned
+	if err := errors.Join(c.writeConfigs(), c.save()); err != nil {
+		return err
+	}
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+		if _, err := c.part(name); err != nil {
+			continue // this profile has none
+		}
+		if err := errors.Join(c.StopPart(ctx, name), c.StartPart(ctx, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Compact drops everything but the newest revision from etcd: whoever is behind it has to list anew.

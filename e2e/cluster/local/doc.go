@@ -1,7 +1,8 @@
 // Package local runs a real Kubernetes cluster on this machine, built from
 // module sources, for "make demo" and for the tests. A cluster of profile
 // "api" is etcd, kube-apiserver and kube-controller-manager on a loopback
-// address; profile "node" adds kube-scheduler, containerd, kubelet and
+// address; profile "fake" adds kube-scheduler and kwok, which plays nodes
+// without running a program; profile "node" adds kube-scheduler, containerd, kubelet and
 // kube-proxy and runs everything in network and mount namespaces of its own, so
 // that ports, routes, nftables, mounts and /var/lib/kubelet are private and end
 // with the last process.

@@ -21,10 +21,15 @@ func partsOf(profile Profile) []part {
 		{"kube-apiserver", apiserverCommand, probeAPIServer},
 		{"kube-controller-manager", controllerManagerCommand, probeControllerManager},
 	}
+	if profile != API {
+		list = append(list, part{"kube-scheduler", schedulerCommand, probeScheduler})
+	}
+	if profile == Fake {
+		list = append(list, part{"kwok", kwokCommand, probeFakeNodes})
+	}
 	if profile == Node {
 		list = append(
 			list,
-			part{"kube-scheduler", schedulerCommand, probeScheduler},
 			part{"containerd", containerdCommand, probeContainerd},
 			part{"kubelet", kubeletCommand, probeKubelet},
 			part{"kube-proxy", proxyCommand, probeProxy},
@@ -91,7 +96,7 @@ func apiserverCommand(c *Cluster) []string {
 		"--audit-policy-file=" + c.path("config", "audit.yaml"), "--audit-log-path=" + c.AuditLog,
 		"--audit-log-mode=blocking", "--audit-log-maxsize=0",
 	}
-	if c.Profile == API {
+	if c.Profile != Node {
 		// The address is loopback, which an Endpoints object may not hold.
 		return append(argv, "--endpoint-reconciler-type=none")
 	}

@@ -163,6 +163,9 @@ func (c *Cluster) ask(ctx context.Context, method, url, question string, into an
 	if err != nil {
 		return err
 	}
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/apply-patch+yaml")
+	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ func (c *Cluster) ask(ctx context.Context, method, url, question string, into an
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("%s %s: %s: %.200s", method, url, response.Status, body)
 	}
 	if into == nil {

@@ -24,8 +24,8 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Profile == "" {
 		o.Profile = Node
 	}
-	if o.Profile != API && o.Profile != Node {
-		return nil, fmt.Errorf("profile %q: use %q or %q", o.Profile, API, Node)
+	if o.Profile != API && o.Profile != Node && o.Profile != Fake {
+		return nil, fmt.Errorf("profile %q: use %q, %q or %q", o.Profile, API, Node, Fake)
 	}
 	if o.Profile == Node && os.Geteuid() != 0 {
 		return nil, errors.New("profile node makes namespaces and cgroups and needs root: run it with sudo, or use profile api")
@@ -54,6 +54,11 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c.record.Bin = bin
+	if o.Profile == Fake {
+		if c.record.Kwok, err = BuildKwok(ctx, o.Log); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.bring(ctx, p); err != nil {
 		return nil, fmt.Errorf("bring up cluster %s: %w", o.Name, err)
 	}
@@ -100,7 +105,7 @@ func prepare(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, err
 		}
 		c := r.cluster(dir)
-		if err := c.save(); err != nil || r.Profile == API {
+		if err := c.save(); err != nil || r.Profile != Node {
 			return c, err
 		}
 		// Another cluster that starts at the same time may have been faster.
@@ -126,11 +131,11 @@ func (r *record) chooseAddress(ctx context.Context) error {
 		return nil
 	}
 	r.Address = loopbackAddress(r.ID)
-	free, err := freePorts(r.Address, 4)
+	free, err := freePorts(r.Address, 5)
 	if err != nil {
 		return err
 	}
-	r.Ports = ports{Etcd: free[0], EtcdPeer: free[1], APIServer: free[2], ControllerManager: free[3]}
+	r.Ports = ports{Etcd: free[0], EtcdPeer: free[1], APIServer: free[2], ControllerManager: free[3], Scheduler: free[4]}
 	return nil
 }
 
@@ -160,7 +165,7 @@ func (c *Cluster) healthy(ctx context.Context) bool {
 	if _, err := os.Stat(c.Kubectl); err != nil || probeAccount(ctx, c) != nil {
 		return false
 	}
-	return c.Profile == API || c.probeNode(ctx, time.Time{}) == nil
+	return c.Profile != Node || c.probeNode(ctx, time.Time{}) == nil
 }
 
 // bring starts what does not run. etcd and containerd need nothing and start
@@ -179,6 +184,9 @@ func (c *Cluster) bring(ctx context.Context, p *progress) error {
 	}
 	*c = *c.record.cluster(c.Dir)
 	stages := [][]string{{"etcd"}, {"kube-apiserver"}, {"kube-controller-manager"}}
+	if c.Profile == Fake {
+		stages[2] = append(stages[2], "kube-scheduler", "kwok")
+	}
 	if c.Profile == Node {
 		stages = [][]string{
 			{"containerd", "etcd"},
@@ -211,6 +219,11 @@ func (c *Cluster) bring(ctx context.Context, p *progress) error {
 func (c *Cluster) startStage(ctx context.Context, p *progress, names []string) error {
 	var started []part
 	for _, name := range names {
+		if name == "kwok" {
+			if err := c.makeFakeNodes(ctx); err != nil {
+				return err
+			}
+		}
 		one, err := c.part(name)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -45,13 +46,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, name := range args {
-		if err := rigs[name](ctx, r); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := r.Save(); err != nil { // a rig that fails later does not take this one's samples with it
-			return err
+		if err := rigs[name](ctx, r); err != nil { // what was measured until then is shown all the same
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	return report.Check(out, os.Stdout)
+	errs = append(errs, r.Save())
+	return errors.Join(append(errs, report.Check(out, os.Stdout))...)
 }

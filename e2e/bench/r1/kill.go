@@ -16,16 +16,17 @@ import (
 // kill measures what the SIGKILL of one of two replicas does at 25 submits a second: how long until the next launch, and
 // that no Task is lost and no Job made twice.
 func kill(t testing.TB, b *bench) {
-	const rate, before, after = 25, 3, 8
+	const before, after = 3, 8
+	rate := part(25)
 	second := b.AddReplica(t, nil)
 	second.WaitReady(t)
-	for range rounds {
+	for range rounds() {
 		b.settled(t)
 		b.audit.read(t)
 		var all sync.WaitGroup
 		ids := make([]string, rate*(before+after))
 		var killed time.Time
-		tick := time.NewTicker(time.Second / rate)
+		tick := time.NewTicker(time.Second / time.Duration(rate))
 		for n := range ids {
 			<-tick.C
 			if n == rate*before {

@@ -17,9 +17,10 @@ import (
 // line measures the straight line of a Task at 25 submits a second: to its Job, from its pod's end to the end that the API
 // shows, and what the API server was asked on the way.
 func line(t testing.TB, b *bench) {
-	const rate, seconds = 25, 16
+	const seconds = 16
+	rate := part(25)
 	b.submitAt(t, rate, 2, nil) // connections, caches and the dry run of the template
-	for range rounds {
+	for range rounds() {
 		b.settled(t)
 		b.audit.read(t)
 		watch := b.watchJobs(t, b.Namespace())

@@ -18,7 +18,8 @@ import (
 
 // memory measures a replica while 10,000 Tasks run: each has a Job and a running pod.
 func memory(t testing.TB, b *bench) {
-	const active, watched = 10_000, 40 * time.Second
+	const watched = 40 * time.Second
+	active := part(10_000)
 	replica := b.Replicas[0]
 	pid := replica.Pid()
 	idle := resident(t, pid, "VmRSS")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +16,24 @@ import (
 	"slipway.dev/slipway/e2e/rig"
 )
 
-const (
-	name   = "R1"
-	rounds = 3
-)
+const name = "R1"
+
+// rounds is how often every scene but the last is played; BENCH_ROUNDS changes it.
+func rounds() int {
+	const usual = 3
+	if n, err := strconv.Atoi(os.Getenv("BENCH_ROUNDS")); err == nil && n > 0 {
+		return n
+	}
+	return usual
+}
+
+// part is n, or the part of it that BENCH_PART, as 0.2, asks for: to try the bench itself, never to measure.
+func part(n int) int {
+	if p, err := strconv.ParseFloat(os.Getenv("BENCH_PART"), 64); err == nil && p > 0 && p < 1 {
+		return max(int(p*float64(n)), 1)
+	}
+	return n
+}
 
 // bench is the rig under measurement.
 type bench struct {
@@ -35,8 +50,8 @@ var scenes = []struct {
 	play func(t testing.TB, b *bench)
 }{
 	{"line at 25/s", line},
-	{"throughput, tuned", func(t testing.TB, b *bench) { throughput(t, b, true, 600) }},
-	{"throughput, stock", func(t testing.TB, b *bench) { throughput(t, b, false, 50) }},
+	{"throughput, tuned", func(t testing.TB, b *bench) { throughput(t, b, true, part(600)) }},
+	{"throughput, stock", func(t testing.TB, b *bench) { throughput(t, b, false, part(50)) }},
 	{"kill of a replica", kill},
 	{"memory", memory},
 }

@@ -28,7 +28,7 @@ func throughput(t testing.TB, b *bench, tuned bool, n int) {
 	b.submitAt(t, 10, 1, nil)
 	b.settled(t)
 	template := b.template(t)
-	for round := range rounds {
+	for round := range rounds() {
 		turns := []func(){
 			func() {
 				done, used := b.slipway(t, n)

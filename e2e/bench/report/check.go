@@ -34,7 +34,7 @@ type Metric struct {
 	Rig     string    `json:"rig"`
 	Budget  *float64  `json:"budget,omitempty"`
 	AtLeast bool      `json:"at_least,omitempty"` // the budget is a floor
-	OK      bool      `json:"ok"`                 // true where there is no budget
+	OK      bool      `json:"ok"`                 // true where there is no budget, false where nothing was measured
 	Rounds  []float64 `json:"rounds"`
 
 	name string
@@ -84,7 +84,8 @@ func (r *Report) metric(f Figure) (Metric, error) {
 		rounds = min(rounds, r.Rounds[f.Over])
 	}
 	if rounds == 0 {
-		return m, fmt.Errorf("no round of it was kept")
+		m.OK, m.Rounds = false, []float64{}
+		return m, nil // what it needs was not reached
 	}
 	for round := range rounds {
 		value, err := r.stat(f.Of, f.Series, round)
@@ -172,6 +173,10 @@ func table(out io.Writer, r Report, metrics []Metric) error {
 		"what\trig\tmedian\trounds\tbudget\t",
 	}
 	for _, m := range metrics {
+		if len(m.Rounds) == 0 {
+			lines = append(lines, fmt.Sprintf("%s\t%s\tnot measured\t\t\tMISSED", m.name, m.Rig))
+			continue
+		}
 		rounds := make([]string, len(m.Rounds))
 		for i, v := range m.Rounds {
 			rounds[i] = fmt.Sprintf("%.4g", v)

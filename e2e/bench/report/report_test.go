@@ -104,6 +104,16 @@ func TestARatioIsTakenRoundByRound(t *testing.T) {
 	}
 }
 
+func TestWhatWasNotReachedIsNotMet(t *testing.T) {
+	dir, _ := kept(t, func(r *Report) {
+		must(t, r.Keep("ours", []float64{1}, Figure{Name: "ratio", Over: "theirs", Budget: 2}))
+	})
+	got, text := checked(t, dir)
+	if got["ratio"].OK || !strings.Contains(text, "not measured") {
+		t.Errorf("ratio is %+v, shown as\n%s", got["ratio"], text)
+	}
+}
+
 func TestARateCountsWhatWasDoneUntilTheLast(t *testing.T) {
 	dir, _ := kept(t, func(r *Report) {
 		must(t, r.Keep("done at", []float64{0.5, 2, 1, 1.5}, Figure{Name: "rate", Of: Rate}))

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -30,10 +31,18 @@ func (s *Store) guarded(ctx context.Context, name string, a args) error {
 	return nil
 }
 
-// MarkLaunched records the Job of an Attempt. A runner may have started before.
+// MarkLaunched records the Job of an Attempt. A runner may have started before. Of one that has ended before, ErrStale, the
+// Job is named too.
 func (s *Store) MarkLaunched(ctx context.Context, attempt, fence int64, jobName, jobUID string) error {
 	failpoint.Hit("mark-launched")
-	return s.guarded(ctx, "attempt/launched", args{"attempt": attempt, "fence": fence, "job_name": jobName, "job_uid": jobUID})
+	job := args{"attempt": attempt, "fence": fence, "job_name": jobName, "job_uid": jobUID}
+	err := s.guarded(ctx, "attempt/launched", job)
+	if errors.Is(err, ErrStale) {
+		if late := s.guarded(ctx, "attempt/launched_late", job); late != nil && !errors.Is(late, ErrStale) {
+			return late
+		}
+	}
+	return err
 }
 
 // MarkWaiting records why an Attempt is not launched yet and when that is tried again; it stays leased.

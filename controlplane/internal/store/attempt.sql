@@ -7,6 +7,11 @@ UPDATE slipway.attempts SET state = CASE WHEN state = 'leased' THEN 'launched' E
     wait = '', wait_note = '', wait_until = NULL
 WHERE id = @attempt AND fence = @fence AND (finished_at IS NULL) IS TRUE;
 
+-- name: launched_late
+-- What was launched may end before that is recorded. Its Job is named all the same: people look for its log.
+UPDATE slipway.attempts SET job_name = @job_name, job_uid = @job_uid
+WHERE id = @attempt AND fence = @fence AND finished_at IS NOT NULL AND job_name = '';
+
 -- name: waiting
 -- Once it has started it waits for nothing but its own end. wait_until is for replicas before version 3, and only where
 -- they may launch it.

@@ -108,6 +108,26 @@ func (d database) reported() (made task.Task, c store.Claimed, report store.Repo
 	return made, c, report
 }
 
+func TestAnAttemptThatEndsBeforeItsLaunchIsRecordedNamesItsJobAllTheSame(t *testing.T) {
+	d := newDatabase(t)
+	ctx := t.Context()
+	made := d.one(item("volume:ns/a"))
+	c := d.claimOne()
+	d.finish(c, success)
+	if err := d.MarkLaunched(ctx, c.Attempt.ID, c.Attempt.Fence+1, "another", "u"); !errors.Is(err, store.ErrStale) {
+		t.Errorf("with another fence: %v", err)
+	}
+	for _, name := range []string{"job-1", "a later one"} {
+		if err := d.MarkLaunched(ctx, c.Attempt.ID, c.Attempt.Fence, name, "uid-1"); !errors.Is(err, store.ErrStale) {
+			t.Errorf("%s: %v, want stale", name, err)
+		}
+	}
+	if n := value[int](d, "SELECT count(*) FROM slipway.attempts WHERE state = 'finished' AND job_name = 'job-1' AND job_uid = 'uid-1'"); n != 1 {
+		t.Error("its job is not named, or named anew")
+	}
+	d.wantState(made.ID, task.Succeeded, "")
+}
+
 func TestFinishIsIdempotentAndAStaleFenceChangesNothing(t *testing.T) {
 	d := newDatabase(t)
 	ctx := t.Context()

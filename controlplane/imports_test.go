@@ -15,7 +15,7 @@ import (
 const module = "slipway.dev/slipway/"
 
 // concerns are the packages that only app joins (DESIGN 10.1).
-var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell"}
+var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell", "inline"}
 
 // mayImport lists, per package below the module, the packages of ours that it may import. What is not listed here is
 // refused, so that a new arrow is a decision.
@@ -33,6 +33,8 @@ var mayImport = map[string][]string{
 	"controlplane/internal/kube":      {"pkg/task", "controlplane/internal/loop"},
 	"controlplane/internal/dispatch":  {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},
 	"controlplane/internal/reconcile": {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},
+	"controlplane/internal/dev":       {"controlplane/internal/app", "pkg/api", "e2e/postgres"},
+	"controlplane/internal/inline":    {"pkg/task", "pkg/handler"},
 	"controlplane/internal/settle":    {"controlplane/internal/loop"},
 	"controlplane/internal/kinds":     {"pkg/task"},
 	"controlplane/internal/auth":      {"pkg/task"},
@@ -46,6 +48,9 @@ var (
 	clusterOnly  = []string{"controlplane/internal/kube", "controlplane/cmd/slipway/cluster"}
 	databaseOnly = []string{"controlplane/internal/store", "controlplane/internal/pgtest", "migrations"}
 )
+
+// privateServer are the packages that start a private PostgreSQL as the test rig does.
+var privateServer = []string{"controlplane/internal/pgtest", "controlplane/internal/dev"}
 
 func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 	root := ".."
@@ -104,7 +109,7 @@ func refused(pkg, imported string) string {
 		return "only store talks to the database"
 	case !own:
 		return ""
-	case product && strings.HasPrefix(ours, "e2e/") && pkg != "controlplane/internal/pgtest":
+	case product && strings.HasPrefix(ours, "e2e/") && !slices.Contains(privateServer, pkg):
 		return "the product does not know its test rig"
 	case strings.HasPrefix(pkg, "runner") && strings.HasPrefix(ours, "controlplane/"):
 		return "the runner does not know the control plane"

@@ -471,8 +471,11 @@ type CancelTasks struct {
 
 // ChangeKind defines model for ChangeKind.
 type ChangeKind struct {
-	// Executor `job` or `off`; `null` is the kind's default.
+	// Executor `job`, `inline` or `off`; `null` is the kind's default.
 	Executor string `json:"executor"`
+
+	// Percent Of how many lanes in a hundred, chosen by a hash of their keys. Default, all of them.
+	Percent int32 `json:"percent,omitempty,omitzero"`
 
 	// Reason Why, for people. Default, none.
 	Reason string `json:"reason,omitempty,omitzero"`
@@ -850,11 +853,14 @@ type Kind struct {
 	// Description What it does, for people.
 	Description string `json:"description,omitempty,omitzero"`
 
-	// Executor Where it runs: `job`, or `off` where it is accepted and kept.
+	// Executor Where it runs: `job`; `inline`, in the control plane's own process, where a task's spec allows that; or `off` where it is accepted and kept. A switch of fewer than all lanes stands in `switched` alone.
 	Executor string `json:"executor"`
 
 	// Free Whether the caller names the program that runs, which needs `create jobs.batch` in the namespace.
 	Free bool `json:"free"`
+
+	// InlineOk Whether the control plane has a handler of it inside. Its tasks may run inline if they are idempotent, have a run deadline of at most 60 s and ask for nothing of a pod. They also do while no Job can be launched.
+	InlineOk bool `json:"inline_ok,omitempty,omitzero"`
 
 	// Lane Template of its lane; absent where a submit may choose one.
 	Lane string `json:"lane,omitempty,omitzero"`
@@ -906,6 +912,12 @@ type KindSwitch struct {
 
 	// By Who.
 	By string `json:"by"`
+
+	// Executor Where it was switched to.
+	Executor string `json:"executor"`
+
+	// Percent Of how many lanes in a hundred; always the same ones. The others run as they would without the switch.
+	Percent int32 `json:"percent"`
 
 	// Reason Why, for people.
 	Reason string `json:"reason,omitempty,omitzero"`

@@ -454,7 +454,8 @@ type ClientInterface interface {
 	// GetLogs Read the log of an Attempt
 	//
 	// Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-	// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+	// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`, or
+	// `not_kept_yet` (it runs inline: its end is kept when it has ended; ask again). No log of another Attempt is ever given
 	// instead.
 	//
 	// Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
@@ -1308,7 +1309,8 @@ func (c *Wire) HoldTask(ctx context.Context, id TaskID, body HoldTaskJSONRequest
 // GetLogs Read the log of an Attempt
 //
 // Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`, or
+// `not_kept_yet` (it runs inline: its end is kept when it has ended; ask again). No log of another Attempt is ever given
 // instead.
 //
 // Corresponds with GET /v1/tasks/{id}/logs (the `GetLogs` operationId).
@@ -3736,7 +3738,8 @@ type ClientWithResponsesInterface interface {
 	// GetLogsWithResponse Read the log of an Attempt
 	//
 	// Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-	// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+	// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`, or
+	// `not_kept_yet` (it runs inline: its end is kept when it has ended; ask again). No log of another Attempt is ever given
 	// instead.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5327,7 +5330,8 @@ func (c *ClientWithResponses) HoldTaskWithResponse(ctx context.Context, id TaskI
 // GetLogsWithResponse Read the log of an Attempt
 //
 // Live from its pod while that is there, else the tail that was kept. Where there is neither, 404 with a reason:
-// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`. No log of another Attempt is ever given
+// `no_attempt`, `not_started` (ask again), `never_started`, `pod_lost`, or
+// `not_kept_yet` (it runs inline: its end is kept when it has ended; ask again). No log of another Attempt is ever given
 // instead.
 //
 // Returns a wrapper object for the known response body format(s).

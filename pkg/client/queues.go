@@ -19,11 +19,9 @@ func (c *Client) Kinds(ctx context.Context) ([]api.Kind, error) {
 	return out.Items, nil
 }
 
-// SwitchOff lets no Task of a kind begin; they are accepted and kept.
-func (c *Client) SwitchOff(ctx context.Context, kind, reason string) (api.Kind, error) {
-	return c.switched(ctx, kind, func() (*http.Response, error) {
-		return c.wire.ChangeKind(ctx, kind, api.ChangeKind{Executor: "off", Reason: reason})
-	})
+// Switch says where Tasks of a kind run from now on: "job", "inline", or "off", where they are accepted and kept.
+func (c *Client) Switch(ctx context.Context, kind string, to api.ChangeKind) (api.Kind, error) {
+	return c.switched(ctx, kind, func() (*http.Response, error) { return c.wire.ChangeKind(ctx, kind, to) })
 }
 
 // SwitchBack lets a kind run as its default says.

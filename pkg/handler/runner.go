@@ -46,6 +46,7 @@ type runner struct {
 	startWithin time.Duration
 	secrets     map[string]string // values by parameter
 	gate        bool              // only ask for the start
+	fenceGrace  time.Duration     // of a handler that is stopped at the fence time; 0: that of its Task
 
 	tail tail
 }

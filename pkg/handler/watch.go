@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -146,7 +147,7 @@ func (w *watch) fenced() bool {
 	if time.Now().Before(at) {
 		return false
 	}
-	w.stopBy(ErrFenced, at.Add(w.grace()))
+	w.stopBy(ErrFenced, at.Add(cmp.Or(w.r.fenceGrace, w.grace())))
 	return true
 }
 

@@ -42,6 +42,9 @@ const (
 // Decide says what to do with the open Attempt a of t, given what is seen of it and the database's time. It is total:
 // every shape of Job and pods has one answer. What rests on something being absent is never decided from a cache.
 func Decide(t Task, a Attempt, s Seen, now time.Time) Decision {
+	if a.Executor == ExecutorInline {
+		return decideInline(t, a, now)
+	}
 	d := decide(t, a, s, now)
 	switch {
 	case s.Live:

@@ -32,6 +32,12 @@ func judge(spec Spec, a Attempt, s Seen, p *SeenPod) Verdict {
 	if v, ok := byReport(a); ok { // rule 1
 		return v
 	}
+	if a.Executor == ExecutorInline { // rule 10, where there never was a pod
+		return Verdict{
+			Outcome: OutcomeLost, Reason: ReasonHeartbeat, Rule: "10 replica silent",
+			Message: "the replica that ran it was not heard for longer than its fence time",
+		}
+	}
 	if p == nil { // rule 10
 		v := Verdict{Outcome: OutcomeLost, Reason: ReasonDeleted, Rule: "10 nothing left", Message: "no pod is left, and nothing was reported"}
 		if len(s.GoneNodes) > 0 {

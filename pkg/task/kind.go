@@ -81,6 +81,8 @@ type Kind struct {
 	OnConflict OnConflict
 	Supersedes []string // kinds that ConflictReplace ends
 	Spec       Spec
+	// InlineOK says that the control plane has a handler of it inside, so that it can run as ExecutorInline.
+	InlineOK bool
 	// Params is a JSON Schema of the parameters; empty accepts any object.
 	Params json.RawMessage
 	// Secrets names parameters that take only a reference to a key of a Secret.
@@ -106,6 +108,7 @@ type Spec struct {
 	Grace          Seconds           `json:"grace"`                    // SIGTERM → SIGKILL
 	FenceAfter     Seconds           `json:"fence_after"`              // silence after which a runner kills its handler
 	Weight         float64           `json:"weight,omitempty"`         // of a child, its share of its parent's progress; 0: 1
+	Inline         bool              `json:"inline_ok,omitempty"`      // it may run in the control plane's own process
 }
 
 // Defaults of a Spec, used where a kind says nothing.

@@ -57,6 +57,9 @@ func Over(spec Spec, a Attempt, s Seen, now time.Time) (over bool, why string) {
 // Stopping says for people what follows an Attempt that is being stopped waits for, and how long that can take at most.
 func Stopping(spec Spec, a Attempt) string {
 	text := fmt.Sprintf("waiting for attempt %d to stop", a.Number)
+	if a.Executor == ExecutorInline {
+		return fmt.Sprintf("%s, at most %v after the last sign of life of its replica", text, InlineSilence.Duration())
+	}
 	if a.started() && !spec.Pod.Wrap.Runner() {
 		return text + ", until the kubelet says so or its node is gone"
 	}

@@ -23,6 +23,12 @@ type Pod struct {
 	Patch json.RawMessage `json:"patch,omitempty"`
 }
 
+// empty reports whether p asks for nothing.
+func (p Pod) empty() bool {
+	return p.Wrap == WrapOwn && p.Dir == "" && len(p.Command)+len(p.Args)+len(p.Env)+len(p.Tolerations)+len(p.PullSecrets)+
+		len(p.Labels)+len(p.Annotations)+len(p.Secrets)+len(p.Patch) == 0
+}
+
 // Wrap is how Slipway's side of an Attempt gets into its container.
 type Wrap string
 

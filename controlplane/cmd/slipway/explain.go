@@ -104,6 +104,9 @@ func attemptInputs(a api.Attempt) [][2]string {
 	if a.ExitCode != nil {
 		rows = append(rows, [2]string{"exit code", fmt.Sprint(*a.ExitCode)})
 	}
+	if a.Executor == "inline" {
+		rows = append(rows, [2]string{"runs", "inline, in replica " + a.Replica})
+	}
 	if a.Job != nil {
 		rows = append(rows, [2]string{"job", a.Job.Name})
 	}

@@ -39,22 +39,28 @@ func (c *cli) kindsVerb() *cobra.Command {
 		},
 		ValidArgsFunction: c.completeKinds,
 	}
-	cmd.AddCommand(c.kindOffVerb(), c.kindOnVerb())
+	cmd.AddCommand(
+		c.kindSwitchVerb("off", "Let no task of a kind begin; they are accepted and kept"),
+		c.kindSwitchVerb("inline", "Run what may of a kind in the control plane's own process"), c.kindOnVerb())
 	return cmd
 }
 
-func (c *cli) kindOffVerb() *cobra.Command {
-	var reason string
+// kindSwitchVerb switches a kind to an executor.
+func (c *cli) kindSwitchVerb(executor, short string) *cobra.Command {
+	to := api.ChangeKind{Executor: executor}
 	cmd := &cobra.Command{
-		Use:   "off NAME",
-		Short: "Let no task of a kind begin; they are accepted and kept",
+		Use:   executor + " NAME",
+		Short: short,
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("percent") && (to.Percent < 1 || to.Percent > 100) {
+				return usageError{fmt.Errorf("--percent %d is no number from 1 to 100", to.Percent)}
+			}
 			calls, err := c.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
-			k, err := calls.SwitchOff(cmd.Context(), args[0], reason)
+			k, err := calls.Switch(cmd.Context(), args[0], to)
 			if err != nil {
 				return err
 			}
@@ -62,7 +68,8 @@ func (c *cli) kindOffVerb() *cobra.Command {
 		},
 		ValidArgsFunction: c.completeKinds,
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for people; tasks that wait show it")
+	cmd.Flags().StringVar(&to.Reason, "reason", "", "why, for people; tasks that wait show it")
+	cmd.Flags().Int32Var(&to.Percent, "percent", 0, "of how many lanes in a hundred, always the same ones; all of them without")
 	return cmd
 }
 
@@ -114,6 +121,7 @@ func (c *cli) printKind(k api.Kind) error {
 		{"on conflict", string(k.OnConflict)},
 		{"supersedes", strings.Join(k.Supersedes, ", ")},
 		{"any image", yes(k.AnyImage)},
+		{"may run inline", yes(k.InlineOk)},
 		{"image", s.Image},
 		{"service account", s.ServiceAccount},
 		{"idempotent", yesOrNo(s.Idempotent)},
@@ -134,7 +142,7 @@ func (c *cli) printKind(k api.Kind) error {
 		rows = append(rows, [2]string{"secrets", strings.Join(k.Secrets, ", ") + ": " + needs})
 	}
 	if sw := k.Switched; sw != nil {
-		rows = append(rows, [2]string{"switched", joined(": ", instant(sw.At)+" by "+sw.By, sw.Reason)})
+		rows = append(rows, [2]string{"switched", joined(": ", fmt.Sprintf("to %s for %d%% of the lanes, %s by %s", sw.Executor, sw.Percent, instant(sw.At), sw.By), sw.Reason)})
 	}
 	return c.print(k, func(w io.Writer) error { return pairs(w, rows) })
 }

@@ -63,7 +63,7 @@ func openLog(ctx context.Context, calls *client.Client, id string, p api.GetLogs
 	for {
 		log, err := calls.Logs(ctx, id, p)
 		var no *client.Error
-		if err == nil || p.Follow == nil || !errors.As(err, &no) || !strings.HasSuffix(no.Type, ":not_started") {
+		if err == nil || p.Follow == nil || !errors.As(err, &no) || !strings.HasSuffix(no.Type, ":not_started") && !strings.HasSuffix(no.Type, ":not_kept_yet") {
 			return log, err
 		}
 		select {

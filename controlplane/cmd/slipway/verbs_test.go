@@ -76,7 +76,7 @@ const kinds = `{"items":[
 {"name":"command.run","description":"Run a command.","executor":"job","queue":"default","mode":"parallel","on_conflict":"queue","free":true,
 "spec":{"idempotent":false,"run_deadline":3600,"start_deadline":120,"capacity_deadline":3600,"queue_deadline":0,"grace":30,"fence_after":600,"retry":{"attempts":1,"lost":20,"backoff":2,"cap":300}}},
 {"name":"volume.resize","executor":"off","queue":"volume","lane":"volume:{namespace}/{pvc}","mode":"strict","on_conflict":"queue","free":false,"secrets":["token","passphrase"],
-"switched":{"by":"ada","reason":"storage is being moved","at":"2026-11-30T09:00:00Z"},
+"switched":{"executor":"off","percent":100,"by":"ada","reason":"storage is being moved","at":"2026-11-30T09:00:00Z"},
 "spec":{"idempotent":true,"run_deadline":5400,"retry":{"attempts":4}}}]}`
 
 const queue = `{"name":"volume","cap":50,"ns_cap":20,"max_queued":10000,"burst":1,"rate":2.5,"paused":true,"draining":false,"note":"storage is being moved","queued":3,"running":1}`
@@ -159,6 +159,8 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		{"kinds absent", 1, "GET /v1/kinds"},
 		{"kinds a b", 2, ""},
 		{"kinds off volume.resize --reason moving", 0, `PATCH /v1/kinds/volume.resize {"executor":"off","reason":"moving"}`},
+		{"kinds inline volume.resize --percent 25", 0, `PATCH /v1/kinds/volume.resize {"executor":"inline","percent":25}`},
+		{"kinds inline volume.resize --percent 0", 2, ""},
 		{"kinds on volume.resize", 0, `PATCH /v1/kinds/volume.resize {"executor":null}`},
 		{"queues pause volume --note moving", 0, `POST /v1/queues/volume/pause {"note":"moving"}`},
 		{"queues resume volume", 0, "POST /v1/queues/volume/resume {}"},

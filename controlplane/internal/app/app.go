@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/certs"
 	"slipway.dev/slipway/controlplane/internal/dispatch"
 	"slipway.dev/slipway/controlplane/internal/httpapi"
+	"slipway.dev/slipway/controlplane/internal/inline"
 	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/controlplane/internal/logs"
@@ -25,6 +28,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/controlplane/internal/tell"
 	"slipway.dev/slipway/pkg/api"
+	"slipway.dev/slipway/pkg/handler"
 	"slipway.dev/slipway/pkg/task"
 )
 
@@ -81,7 +85,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	client, err := kube.New(kube.Config{
+	cluster, err := kube.New(kube.Config{
 		Kubeconfig: c.Kubeconfig, Replica: c.Replica, Instance: db.Instance(), Namespaces: c.Namespaces,
 		RunnerImage: c.RunnerImage, RunnerURL: c.RunnerURL, RunnerServiceAccount: c.RunnerAccount, RunnerCA: files.CA,
 		PriorityPrefix: c.PriorityPrefix, KeepJobs: c.KeepJobs, KeepFor: c.KeepFor,
@@ -90,20 +94,30 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	p := plane{config: c, version: version, log: log, store: db, cluster: client, counts: newCounts()}
-	p.tell = tell.New(tell.Config{
-		Writer: eventWriter{client}, Log: log.With("part", "tell"),
-		Count: func(result string) { p.counts.told.WithLabelValues(result).Inc() },
-	})
-	if p.kinds, err = allKinds(c.Kinds, users, client); err != nil {
+	p := plane{config: c, version: version, log: log, store: db, cluster: cluster, counts: newCounts()}
+	if p.kinds, err = allKinds(c.Kinds, users, cluster); err != nil {
 		return err
 	}
-	p.counts.registry.MustRegister(gauges{store: db, cluster: client}, tlsGauges{files})
-	server, err := p.edge(ctx)
+	return p.run(ctx, files)
+}
+
+// run joins the parts and serves until ctx is done.
+func (p plane) run(ctx context.Context, files *certs.Files) (err error) {
+	c, log, db := p.config, p.log, p.store
+	p.tell = tell.New(tell.Config{
+		Writer: eventWriter{p.cluster}, Log: log.With("part", "tell"),
+		Count: func(result string) { p.counts.told.WithLabelValues(result).Inc() },
+	})
+	if p.pool, err = p.inline(); err != nil {
+		return err
+	}
+	loops := p.loops()
+	p.counts.registry.MustRegister(gauges{store: db, cluster: p.cluster, breaker: loops.dispatcher.Breaker}, tlsGauges{files})
+	server, err := p.edge(ctx, loops.dispatcher)
 	if err != nil {
 		return err
 	}
-	if server.TLSConfig = files.Server(); server.TLSConfig == nil {
+	if server.TLSConfig = files.Server(); server.TLSConfig == nil && p.ready == nil {
 		log.Warn("serving without TLS, as SLIPWAY_PLAIN_HTTP says: who can listen on the way reads every token")
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
@@ -112,17 +126,37 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	}
 	defer func() { _ = listener.Close() }() // closed twice where it was served
 	log.Info("listening", "address", listener.Addr().String(), "instance", db.Instance())
-	loops := p.loops()
+	if p.ready != nil {
+		p.ready(listener.Addr().String())
+	}
 	return lifecycle{shutdown: c.Shutdown + c.Drain, log: log, parts: []part{
 		{"store", db.Run},
 		{"certificates", files.Run},
-		{"cluster", func(ctx context.Context) error { return client.Run(ctx, loops.reconciler.Look) }},
+		{"cluster", func(ctx context.Context) error { return p.cluster.Run(ctx, loops.reconciler.Look) }},
 		{"tell", ends{store: db, tell: p.tell, log: log.With("part", "tell")}.Run},
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
+		{"inline", until(ctx, p.pool.Run)},
 		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
 		{"dispatch", loops.dispatcher.Run},
 	}}.run(ctx)
+}
+
+// inline makes the places for what runs in this process, and marks the kinds that may.
+func (p plane) inline() (*inline.Pool, error) {
+	mine := map[string]handler.Handler{}
+	for _, kind := range p.config.InlineKinds {
+		h, has := handlers[kind]
+		if !has || !p.kinds.AllowInline(kind) {
+			return nil, fmt.Errorf(Prefix+"INLINE_KINDS: the control plane has no handler of kind %q; it has: %s", kind,
+				strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
+		}
+		mine[kind] = h
+	}
+	return inline.New(inline.Config{
+		Books: inlineBooks{p.store, p.tell}, Handlers: mine, Replica: p.config.Replica, Places: p.config.InlinePlaces,
+		Log: p.log.With("part", "inline"),
+	}), nil
 }
 
 // openStore opens the store of a serving control plane.
@@ -161,16 +195,18 @@ type plane struct {
 	version api.Version
 	log     *slog.Logger
 	store   *store.Store
-	cluster *kube.Client
+	cluster wholeCluster
 	counts  *counts
 	tell    *tell.Teller
 	kinds   *kinds.Registry
+	pool    *inline.Pool
+	ready   func(address string) // nil: nobody asks
 }
 
 // edge makes the HTTP server; it is not ready once ctx is done.
-func (p plane) edge(ctx context.Context) (*http.Server, error) {
+func (p plane) edge(ctx context.Context, d *dispatch.Dispatcher) (*http.Server, error) {
 	gate := gatekeeper{p.cluster}
-	e := edge{store: p.store, counts: p.counts}
+	e := edge{store: p.store, counts: p.counts, here: here{d, p.pool}}
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
 		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep, Outage: p.config.AuthOutage}),
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
@@ -181,7 +217,7 @@ func (p plane) edge(ctx context.Context) (*http.Server, error) {
 		Cluster:    p.cluster,
 		Kinds:      p.kinds,
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
-		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, silence: 2 * p.config.WatchRenew, log: p.log}.check,
+		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, breaker: d.Breaker, silence: 2 * p.config.WatchRenew, log: p.log}.check,
 		Metrics: p.counts.handler(), Observe: p.counts.request,
 		Pace:           httpapi.Pace{Rate: p.config.CallerRate, Burst: p.config.CallerBurst},
 		TrustedProxies: p.config.TrustedProxies, Version: p.version, Log: p.log,
@@ -199,6 +235,7 @@ type readiness struct {
 		Gap() time.Duration
 		Shut() []string
 	}
+	breaker func() dispatch.Breaker
 	silence time.Duration // how long the cluster may be unheard before that is said
 	log     *slog.Logger
 }
@@ -217,18 +254,22 @@ func (r readiness) check(ctx context.Context) (degraded string, err error) {
 		}
 		return "", errors.New("the database cannot be reached or written")
 	}
+	inline := ""
+	if r.breaker().Open() {
+		inline = "; no job can be launched: what may run inline does"
+	}
 	age, filled := r.cluster.SyncAge()
 	gap := r.cluster.Gap()
 	switch {
 	case !filled:
 		return "", errors.New("cluster: the first reading of Jobs and pods is not complete")
 	case gap > 0 || age > r.silence:
-		return fmt.Sprintf("cluster: not heard for %v", max(age, gap).Round(time.Second)), nil
+		return fmt.Sprintf("cluster: not heard for %v", max(age, gap).Round(time.Second)) + inline, nil
 	}
 	if shut := r.cluster.Shut(); len(shut) > 0 {
-		return "cluster: no access to " + strings.Join(shut, ", ") + ": deleted, or not enabled any more", nil
+		return "cluster: no access to " + strings.Join(shut, ", ") + ": deleted, or not enabled any more" + inline, nil
 	}
-	return "", nil
+	return strings.TrimPrefix(inline, "; "), nil
 }
 
 // loops are the background parts that hear of each other.
@@ -250,9 +291,9 @@ func (p plane) loops() loops {
 		Resync: p.config.Resync, OthersWait: p.config.OthersWait, SweepEvery: p.config.SweepEvery, SweepAge: p.config.SweepAge,
 	})
 	l.dispatcher = dispatch.New(dispatch.Config{
-		Queues: b, Records: launchBooks{b}, Cluster: p.cluster, Shelf: p.cluster, Replica: p.config.Replica,
+		Queues: b, Records: launchBooks{b}, Cluster: p.cluster, Shelf: p.cluster, Inline: p.pool, Replica: p.config.Replica,
 		Wakes: p.store.QueueWakes(), After: l.reconciler.Ready(), Follow: l.reconciler.Follow, Log: p.log.With("part", "dispatch"),
-		Poll: p.config.Poll, Concurrent: p.config.Launches,
+		Poll: p.config.Poll, Concurrent: p.config.Launches, InlineAfter: p.config.InlineAfter,
 	})
 	l.settler = settle.New(settle.Config{
 		Steps: p.store, Lanes: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,

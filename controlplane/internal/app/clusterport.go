@@ -3,12 +3,16 @@ package app
 import (
 	"context"
 	"io"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/dispatch"
+	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/controlplane/internal/logs"
+	"slipway.dev/slipway/controlplane/internal/reconcile"
 	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/pkg/task"
 )
@@ -18,6 +22,29 @@ type cluster interface {
 	ReviewToken(ctx context.Context, token, audience string) (kube.Identity, bool, error)
 	Allowed(ctx context.Context, id kube.Identity, a kube.Access) (bool, string, error)
 	PodOf(ctx context.Context, namespace, name, uid string) (kube.PodLabels, error)
+}
+
+// wholeCluster is everything that a control plane wants of *kube.Client.
+type wholeCluster interface {
+	cluster
+	dispatch.Cluster
+	dispatch.Shelf
+	reconcile.Sight
+	reconcile.Hand
+	reconcile.Remains
+	patcher
+	httpapi.Cluster
+	Run(ctx context.Context, look func(attempt int64)) error
+	WaitSynced(ctx context.Context) error
+	Reopened() <-chan struct{}
+	MaxFence(ctx context.Context) (int64, error)
+	SyncAge() (age time.Duration, ok bool)
+	Gap() time.Duration
+	Shut() []string
+	Calls() map[kube.Call]int64
+	Logs(ctx context.Context, a task.Attempt, o kube.LogOptions) (io.ReadCloser, error)
+	Tail(ctx context.Context, a task.Attempt, follow bool) ([]byte, error)
+	WriteEvent(ctx context.Context, e kube.ObjectEvent) error
 }
 
 // gatekeeper is the cluster as auth wants it.
@@ -39,10 +66,13 @@ func (g gatekeeper) Allowed(ctx context.Context, id auth.Identity, a auth.Access
 }
 
 // podLogs is the cluster as logs wants it.
-type podLogs struct{ cluster *kube.Client }
+type podLogs struct{ cluster wholeCluster }
 
 // Logs opens the log of a pod.
 func (p podLogs) Logs(ctx context.Context, a task.Attempt, want logs.Request) (io.ReadCloser, error) {
+	if a.Executor == task.ExecutorInline {
+		return nil, task.ErrNotFound // there is no pod: its end is kept when it has ended
+	}
 	body, err := p.cluster.Logs(ctx, a, kube.LogOptions{Follow: want.Follow, Tail: int64(want.Tail)})
 	if apierrors.IsBadRequest(err) {
 		return nil, task.ErrNotFound // its container has not started
@@ -52,7 +82,7 @@ func (p podLogs) Logs(ctx context.Context, a task.Attempt, want logs.Request) (i
 
 // tails is cluster and store as reconcile wants them for the ends of logs.
 type tails struct {
-	*kube.Client
+	wholeCluster
 	store *store.Store
 }
 

@@ -46,22 +46,25 @@ type Config struct {
 	RunnerURL      string   `env:"RUNNER_URL,required,notEmpty" doc:"Where a runner reaches this API, as https://slipway.slipway-system.svc:8080."`
 	RunnerCA       string   `env:"RUNNER_CA" doc:"Path of the authority, as PEM, that runners trust there and no other; Jobs carry it. Default: those of the runner's image."`
 	RunnerAccount  string   `env:"RUNNER_SERVICE_ACCOUNT" envDefault:"slipway-runner" doc:"Service account of Jobs whose kind names none."`
+	InlineKinds    []string `env:"INLINE_KINDS" doc:"Kinds, by comma, that may run in this process: tasks that are idempotent and take at most 60 s. Only command.run has a handler in it, and its commands then have all rights of the control plane. Default: none."`
 	PriorityPrefix string   `env:"PRIORITY_PREFIX" doc:"Prefix of the PriorityClasses, before critical, high, normal and low. Default: no PriorityClass."`
 
-	TLSPoll    time.Duration `env:"TLS_POLL" envDefault:"10s" doc:"How often the files of TLS are read; a change is in use at most so much later."`
-	Heartbeat  time.Duration `env:"HEARTBEAT" envDefault:"10s" doc:"How often runners are told to beat."`
-	Poll       time.Duration `env:"POLL" envDefault:"1s" doc:"How often a queue is looked at without a wake-up."`
-	Launches   int           `env:"LAUNCHES" envDefault:"32" doc:"Jobs that are created at the same time."`
-	Resync     time.Duration `env:"RESYNC" envDefault:"15s" doc:"How often every open attempt is looked at."`
-	OthersWait time.Duration `env:"OTHERS_WAIT" envDefault:"3s" doc:"How much longer than its claimer a replica waits with an attempt."`
-	SweepEvery time.Duration `env:"SWEEP_EVERY" envDefault:"1m" doc:"How often orphaned Jobs are looked for."`
-	SweepAge   time.Duration `env:"SWEEP_AGE" envDefault:"1m" doc:"How old an orphan must be."`
-	SettleTick time.Duration `env:"SETTLE_EVERY" envDefault:"1s" doc:"How often due, expired and nudged tasks are looked for without a wake-up."`
-	KeepJobs   int           `env:"KEEP_JOBS" envDefault:"2000" doc:"Closed Jobs that are kept for kubectl logs."`
-	KeepFor    time.Duration `env:"KEEP_FOR" envDefault:"1h" doc:"How long each of them is kept at most."`
-	AuthKeep   time.Duration `env:"AUTH_KEEP" envDefault:"10s" doc:"How long an answer about a token or a permission is good, at most 10s."`
-	AuthOutage time.Duration `env:"AUTH_OUTAGE" envDefault:"15m" doc:"How old such an answer may be, and still good for reading, while the API server does not answer."`
-	WatchRenew time.Duration `env:"WATCH_RENEW" envDefault:"30s" doc:"How often a watch of the cluster is renewed; one that went silent is found within 1.6 times that."`
+	TLSPoll      time.Duration `env:"TLS_POLL" envDefault:"10s" doc:"How often the files of TLS are read; a change is in use at most so much later."`
+	Heartbeat    time.Duration `env:"HEARTBEAT" envDefault:"10s" doc:"How often runners are told to beat."`
+	Poll         time.Duration `env:"POLL" envDefault:"1s" doc:"How often a queue is looked at without a wake-up."`
+	Launches     int           `env:"LAUNCHES" envDefault:"32" doc:"Jobs that are created at the same time."`
+	InlinePlaces int           `env:"INLINE_PLACES" envDefault:"8" doc:"Tasks that run in this process at the same time."`
+	InlineAfter  time.Duration `env:"INLINE_AFTER" envDefault:"30s" doc:"How long no Job can be launched before what may run in this process does so."`
+	Resync       time.Duration `env:"RESYNC" envDefault:"15s" doc:"How often every open attempt is looked at."`
+	OthersWait   time.Duration `env:"OTHERS_WAIT" envDefault:"3s" doc:"How much longer than its claimer a replica waits with an attempt."`
+	SweepEvery   time.Duration `env:"SWEEP_EVERY" envDefault:"1m" doc:"How often orphaned Jobs are looked for."`
+	SweepAge     time.Duration `env:"SWEEP_AGE" envDefault:"1m" doc:"How old an orphan must be."`
+	SettleTick   time.Duration `env:"SETTLE_EVERY" envDefault:"1s" doc:"How often due, expired and nudged tasks are looked for without a wake-up."`
+	KeepJobs     int           `env:"KEEP_JOBS" envDefault:"2000" doc:"Closed Jobs that are kept for kubectl logs."`
+	KeepFor      time.Duration `env:"KEEP_FOR" envDefault:"1h" doc:"How long each of them is kept at most."`
+	AuthKeep     time.Duration `env:"AUTH_KEEP" envDefault:"10s" doc:"How long an answer about a token or a permission is good, at most 10s."`
+	AuthOutage   time.Duration `env:"AUTH_OUTAGE" envDefault:"15m" doc:"How old such an answer may be, and still good for reading, while the API server does not answer."`
+	WatchRenew   time.Duration `env:"WATCH_RENEW" envDefault:"30s" doc:"How often a watch of the cluster is renewed; one that went silent is found within 1.6 times that."`
 
 	StartWait time.Duration `env:"START_WAIT" envDefault:"1m" doc:"How long to wait at the start for a database that does not answer."`
 	Drain     time.Duration `env:"DRAIN" envDefault:"2s" doc:"How long to serve on after SIGTERM while /readyz says no."`

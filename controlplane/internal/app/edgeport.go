@@ -17,6 +17,7 @@ import (
 type edge struct {
 	store  *store.Store
 	counts *counts
+	here   here // zero: nothing is launched here
 }
 
 // Submit stores Tasks.
@@ -71,9 +72,9 @@ func accepted(stored []store.Enqueued) []httpapi.Accepted {
 // Find reads a Task.
 func (e edge) Find(ctx context.Context, id string) (task.Task, httpapi.View, error) {
 	t, v, err := e.store.Task(ctx, id)
-	view := viewOf(v)
+	view := e.here.complete(t, viewOf(v))
 	for _, c := range v.Children {
-		view.Children = append(view.Children, httpapi.Listed{Task: c.Task, View: viewOf(c.View)})
+		view.Children = append(view.Children, httpapi.Listed{Task: c.Task, View: e.here.complete(c.Task, viewOf(c.View))})
 	}
 	return t, view, known(err)
 }
@@ -99,7 +100,7 @@ func (e edge) List(ctx context.Context, f httpapi.Filter) (httpapi.Page, error) 
 	}
 	out := httpapi.Page{Items: make([]httpapi.Listed, len(page.Tasks)), Next: page.Next}
 	for i, t := range page.Tasks {
-		out.Items[i] = httpapi.Listed{Task: t, View: viewOf(page.Views[i])}
+		out.Items[i] = httpapi.Listed{Task: t, View: e.here.complete(t, viewOf(page.Views[i]))}
 		out.Items[i].View.Attempt = nil // a list shows what it waits for, not the Attempt itself
 	}
 	return out, nil
@@ -232,7 +233,7 @@ func (r runners) Start(ctx context.Context, s httpapi.Start) (task.Task, task.At
 	if err != nil {
 		return task.Task{}, task.Attempt{}, known(err)
 	}
-	if a.Namespace != s.Pod.Namespace {
+	if a.Namespace != s.Pod.Namespace || a.Executor == task.ExecutorInline { // which no pod can stand for
 		return task.Task{}, task.Attempt{}, httpapi.ErrWrongPod
 	}
 	t, a, err := r.store.Start(ctx, store.StartRequest{

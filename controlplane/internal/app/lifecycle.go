@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/loop"
+	"slipway.dev/slipway/pkg/handler"
 )
 
 // part is something that runs for the whole life of the process.
@@ -33,9 +34,9 @@ type lifecycle struct {
 }
 
 // run returns when ctx is done or the first part has ended, and all have; or when the time to end is over. A part that
-// ends by itself is an error.
+// ends by itself is an error. One that ends with handler.ErrOutlived ends everything at once: the process has to be gone.
 func (l lifecycle) run(ctx context.Context) error {
-	first := make(chan *running, len(l.parts))
+	first, fatal := make(chan *running, len(l.parts)), make(chan error, len(l.parts))
 	var all []*running
 	base := context.WithoutCancel(ctx)
 	for _, p := range l.parts {
@@ -46,25 +47,33 @@ func (l lifecycle) run(ctx context.Context) error {
 		go func() {
 			defer close(r.ended)
 			r.err = loop.Together(own, p.run) // a panic becomes an error
+			if errors.Is(r.err, handler.ErrOutlived) {
+				fatal <- r.err
+			}
 			first <- r
 		}()
 	}
 	var cause error
 	select {
+	case err := <-fatal:
+		return err
 	case <-ctx.Done():
 		l.log.Info("asked to end")
 	case r := <-first:
+		if errors.Is(r.err, handler.ErrOutlived) {
+			return r.err
+		}
 		cause = fmt.Errorf("%s ended by itself", r.name)
 		if r.err != nil {
 			cause = fmt.Errorf("%s ended by itself: %w", r.name, r.err)
 		}
 		l.log.Error("a part ended by itself", "part", r.name, "error", r.err)
 	}
-	return errors.Join(cause, l.end(all, cause))
+	return errors.Join(cause, l.end(all, cause, fatal))
 }
 
 // end ends all parts, the last one first.
-func (l lifecycle) end(all []*running, cause error) error {
+func (l lifecycle) end(all []*running, cause error, fatal <-chan error) error {
 	over := time.NewTimer(l.shutdown)
 	defer over.Stop()
 	var errs []error
@@ -76,6 +85,8 @@ func (l lifecycle) end(all []*running, cause error) error {
 			if r.err != nil && cause == nil && !errors.Is(r.err, context.Canceled) {
 				errs = append(errs, fmt.Errorf("end %s: %w", r.name, r.err))
 			}
+		case err := <-fatal:
+			return err
 		case <-over.C:
 			return errors.Join(append(errs, stuck(all[:i+1], l.shutdown))...)
 		}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slipway.dev/slipway/controlplane/internal/dispatch"
 	"slipway.dev/slipway/controlplane/internal/store"
+	"slipway.dev/slipway/pkg/handler"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -72,6 +75,30 @@ func TestAPartThatEndsByItselfEndsTheProcess(t *testing.T) {
 	})
 }
 
+func TestAHandlerThatOutlivedItsTimeEndsTheProcessWithoutWaitingForAnything(t *testing.T) {
+	for name, stopped := range map[string]bool{"while it serves": false, "while it ends": true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			release := make(chan struct{})
+			defer close(release)
+			deaf := func(context.Context) error { <-release; return nil }
+			outlived := func(context.Context) error {
+				time.Sleep(time.Second)
+				return fmt.Errorf("attempt 7: %w", handler.ErrOutlived)
+			}
+			if stopped {
+				stop()
+			}
+			l := lifecycle{parts: []part{{"inline", outlived}, {"http", deaf}}, shutdown: 25 * time.Second, log: quiet}
+			began := time.Now()
+			if err := l.run(ctx); !errors.Is(err, handler.ErrOutlived) || time.Since(began) != time.Second {
+				t.Errorf("%s: after %v: %v", name, time.Since(began), err)
+			}
+		})
+	}
+}
+
 func TestAPartThatDoesNotEndIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -96,9 +123,11 @@ type standIn struct {
 	filled bool
 	gap    time.Duration
 	shut   []string
+	inline bool
 }
 
 func (s standIn) Ready(context.Context) error    { return s.err }
+func (s standIn) Breaker() dispatch.Breaker      { return dispatch.Breaker{Everywhere: s.inline} }
 func (s standIn) Gap() time.Duration             { return s.gap }
 func (s standIn) Shut() []string                 { return s.shut }
 func (s standIn) SyncAge() (time.Duration, bool) { return s.age, s.filled }
@@ -117,10 +146,12 @@ func TestReadinessNamesWhatIsMissingAndNothingInner(t *testing.T) {
 		{gone, standIn{filled: true}, "shutting down"},
 		{t.Context(), standIn{filled: true, err: errors.New("password of user x is wrong")}, "the database cannot be reached or written"},
 		{t.Context(), standIn{filled: true, err: &store.NotReadyError{Why: "is read-only"}}, "the database is read-only"},
+		{t.Context(), standIn{filled: true, inline: true}, "degraded: no job can be launched: what may run inline does"},
+		{t.Context(), standIn{filled: true, gap: time.Minute, inline: true}, "degraded: cluster: not heard for 1m0s; no job can be launched: what may run inline does"},
 		{t.Context(), standIn{}, "cluster: the first reading of Jobs and pods is not complete"},
 		{t.Context(), standIn{filled: true, age: 2 * time.Minute}, "degraded: cluster: not heard for 2m0s"},
 	} {
-		got, err := readiness{life: tc.life, database: tc.is, cluster: tc.is, silence: time.Minute, log: quiet}.check(t.Context())
+		got, err := readiness{life: tc.life, database: tc.is, cluster: tc.is, breaker: tc.is.Breaker, silence: time.Minute, log: quiet}.check(t.Context())
 		if got != "" {
 			got = "degraded: " + got
 		}

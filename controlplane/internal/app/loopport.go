@@ -31,8 +31,8 @@ func (b books) Queues(ctx context.Context) ([]string, error) {
 }
 
 // Claim takes what may run.
-func (b books) Claim(ctx context.Context, queue string, limit int) (dispatch.Batch, error) {
-	r, err := b.store.Claim(ctx, queue, limit)
+func (b books) Claim(ctx context.Context, queue string, limit int, here dispatch.Here) (dispatch.Batch, error) {
+	r, err := b.store.ClaimFor(ctx, queue, limit, store.Inline(here))
 	b.counts.claimed.WithLabelValues(queue).Add(float64(len(r.Claims)))
 	return dispatch.Batch{Claims: claims(r.Claims), More: r.More, NextIn: r.NextIn}, known(err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"slipway.dev/slipway/controlplane/internal/certs"
-	"slipway.dev/slipway/controlplane/internal/kube"
+	"slipway.dev/slipway/controlplane/internal/dispatch"
 	"slipway.dev/slipway/controlplane/internal/store"
 )
 
@@ -66,7 +66,8 @@ func (c *counts) handler() http.Handler {
 // gauges reads at each scrape what store and cluster know.
 type gauges struct {
 	store   *store.Store
-	cluster *kube.Client
+	cluster wholeCluster
+	breaker func() dispatch.Breaker
 }
 
 const scrapeTimeout = 3 * time.Second
@@ -76,12 +77,13 @@ var (
 	runningDesc   = prometheus.NewDesc("slipway_queue_running", "Live attempts of a queue.", []string{"queue"}, nil)
 	callsDesc     = prometheus.NewDesc("slipway_cluster_calls_total", "Requests to the API server.", []string{"verb", "resource"}, nil)
 	syncDesc      = prometheus.NewDesc("slipway_cluster_sync_age_seconds", "Silence of the quietest watch; absent until each was filled.", nil, nil)
+	fallbackDesc  = prometheus.NewDesc("slipway_inline_fallback", "1 while what may run inline does, because no Job can be launched.", nil, nil)
 	deadlocksDesc = prometheus.NewDesc("slipway_database_deadlocks_total", "Transactions that the database ended as a deadlock.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc, fallbackDesc} {
 		out <- d
 	}
 }
@@ -94,6 +96,11 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	if age, ok := g.cluster.SyncAge(); ok {
 		out <- prometheus.MustNewConstMetric(syncDesc, prometheus.GaugeValue, age.Seconds())
 	}
+	fallback := 0.
+	if g.breaker().Open() {
+		fallback = 1
+	}
+	out <- prometheus.MustNewConstMetric(fallbackDesc, prometheus.GaugeValue, fallback)
 	out <- prometheus.MustNewConstMetric(deadlocksDesc, prometheus.CounterValue, float64(g.store.Deadlocks()))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()

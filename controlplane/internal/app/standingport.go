@@ -36,14 +36,16 @@ func (s standing) KindSwitches(ctx context.Context) (map[string]httpapi.Switched
 	all, err := s.store.KindSwitches(ctx)
 	out := make(map[string]httpapi.Switched, len(all))
 	for _, k := range all {
-		out[k.Kind] = httpapi.Switched{Executor: task.Executor(k.Executor), By: k.Actor, Reason: k.Reason, At: k.ChangedAt}
+		out[k.Kind] = httpapi.Switched{Executor: task.Executor(k.Executor), Percent: k.Percent, By: k.Actor, Reason: k.Reason, At: k.ChangedAt}
 	}
 	return out, known(err)
 }
 
 // SwitchKind sets where a kind runs.
 func (s standing) SwitchKind(ctx context.Context, kind string, to httpapi.Switched) error {
-	return known(s.store.SwitchKind(from(ctx), kind, to.Executor, to.By, to.Reason))
+	return known(s.store.SwitchKind(from(ctx), store.KindSwitch{
+		Kind: kind, Executor: string(to.Executor), Percent: to.Percent, Actor: to.By, Reason: to.Reason,
+	}))
 }
 
 // Lane reads a lane.

@@ -12,7 +12,7 @@ import (
 )
 
 // eventWriter is the cluster as tell wants it.
-type eventWriter struct{ cluster *kube.Client }
+type eventWriter struct{ cluster wholeCluster }
 
 // WriteEvent writes an Event.
 func (w eventWriter) WriteEvent(ctx context.Context, n tell.Notice) error {

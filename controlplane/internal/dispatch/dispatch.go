@@ -1,10 +1,11 @@
 // Package dispatch turns queued Tasks into Jobs: it claims what may run, creates the Job of each claim, and records what
-// came of it. Intent comes first: an Attempt is committed before its Job is created, so whatever is lost on the way is
+// came of it. What runs inline goes to the places of this process instead. Intent comes first: an Attempt is committed
+// before its Job is created, so whatever is lost on the way is
 // launched again by any replica, under the same name, number and fence.
 //
 // A create that was refused for a passing reason, or not answered, ends nothing: the Attempt stays leased, says what it
 // waits for and is tried again. Many refusals in one namespace pause that namespace's launches, many unanswered calls
-// pause all of them, until one launch passes.
+// pause all of them, until one launch passes. Where that lasts, what may run inline does so, until a dry run passes.
 //
 // No database connection is held while the cluster is called.
 //
@@ -16,6 +17,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/loop"
@@ -40,7 +42,7 @@ type Batch struct {
 // Queues is what dispatch takes from. Errors wrap task.ErrNotFound for a queue that does not exist.
 type Queues interface {
 	Queues(ctx context.Context) ([]string, error)
-	Claim(ctx context.Context, queue string, limit int) (Batch, error)
+	Claim(ctx context.Context, queue string, limit int, here Here) (Batch, error)
 	// Overdue lists Attempts that were claimed so long ago, have no recorded Job, and whose wait is over.
 	Overdue(ctx context.Context, age time.Duration, limit int) ([]Claim, error)
 }
@@ -58,6 +60,8 @@ type Cluster interface {
 	// Left finds the Job that an earlier launch of a has created, by the pods that it has left; no name, if none.
 	Left(ctx context.Context, a task.Attempt) (jobName, jobUID string, err error)
 	DryRun(ctx context.Context, t task.Task, a task.Attempt) error
+	// Rehearse asks by dry run about the whole of a launch.
+	Rehearse(ctx context.Context, t task.Task, a task.Attempt) error
 }
 
 // Shelf is where closed Jobs stand, for people to look at, until a quota needs their room.
@@ -72,6 +76,7 @@ type Config struct {
 	Records Records
 	Cluster Cluster
 	Shelf   Shelf
+	Inline  Inline // nil: nothing runs in this process
 	Replica string // who we are: our own claims are relaunched first
 	// Wakes names queues in which something may be claimable now.
 	Wakes <-chan string
@@ -83,18 +88,22 @@ type Config struct {
 
 	Poll       time.Duration // how often a queue is claimed from without a wake; default 1 s
 	Concurrent int           // launches at the same time; default 32
+	// InlineAfter is how long no Job could be launched before what may run inline does; default 30 s.
+	InlineAfter time.Duration
 }
 
 // Bounds of a Dispatcher.
 const (
 	defaultPoll       = time.Second
 	defaultConcurrent = 32
+	defaultAfter      = 30 * time.Second
 	claimWorkers      = 4
 	batchSize         = 20
 	overdueAge        = 2 * time.Second  // how long a claim is left to the call that is under way
 	othersAge         = 3 * time.Second  // how much longer a claim is left to the replica that made it
 	queuesEvery       = 30 * time.Second // how often new queues are looked for
 	overdueEvery      = time.Second
+	breakerEvery      = time.Second
 	overdueBatch      = 100
 )
 
@@ -111,6 +120,7 @@ type Dispatcher struct {
 	others  map[int64]time.Time // overdue Attempts of other replicas, since when they are known here
 	refused map[int64]int       // how often an Attempt was refused in a row
 	working sync.WaitGroup
+	told    atomic.Bool // that the breaker is open
 }
 
 // New makes a Dispatcher. It starts nothing: see Run.
@@ -120,6 +130,9 @@ func New(cfg Config) *Dispatcher {
 	}
 	if cfg.Concurrent <= 0 {
 		cfg.Concurrent = defaultConcurrent
+	}
+	if cfg.InlineAfter <= 0 {
+		cfg.InlineAfter = defaultAfter
 	}
 	if cfg.Follow == nil {
 		cfg.Follow = func(int64) {}
@@ -151,6 +164,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		func(ctx context.Context) error {
 			loop.Every(ctx, overdueEvery, nil, d.relaunch)
 			return nil
+		},
+		func(ctx context.Context) error {
+			loop.Every(ctx, breakerEvery, nil, d.breaker)
+			return nil
 		})
 }
 
@@ -178,7 +195,11 @@ func (d *Dispatcher) findQueues(ctx context.Context) {
 
 // claim takes a batch from a queue and launches it; the answer is when to claim again without a wake.
 func (d *Dispatcher) claim(ctx context.Context, queue string) time.Duration {
+	here := d.here(d.Breaker())
 	limit, wait := d.gate.room(time.Now())
+	if here.Only {
+		limit, wait = here.Room, 0
+	}
 	if wait > 0 {
 		return min(wait, d.cfg.Poll)
 	}
@@ -186,7 +207,7 @@ func (d *Dispatcher) claim(ctx context.Context, queue string) time.Duration {
 	if n == 0 {
 		return d.cfg.Poll
 	}
-	batch, err := d.cfg.Queues.Claim(ctx, queue, n)
+	batch, err := d.cfg.Queues.Claim(ctx, queue, n, here)
 	if err != nil {
 		d.release(n)
 		if errors.Is(err, task.ErrNotFound) {

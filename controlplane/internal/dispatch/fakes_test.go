@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,14 +35,17 @@ type world struct {
 
 	launches map[int64]int
 	dryRuns  int
-	atOnce   int
-	mostOnce int
-	recorded map[int64]string
-	waits    map[int64][]wait
-	finished map[int64]task.Verdict
-	followed map[int64]int
-	closed   map[string]int // Jobs that only stand there, by namespace
-	log      strings.Builder
+
+	rehearsals int
+	atOnce     int
+	mostOnce   int
+	recorded   map[int64]string
+	waits      map[int64][]wait
+	finished   map[int64]task.Verdict
+	followed   map[int64]int
+	inline     map[int64]int
+	closed     map[string]int // Jobs that only stand there, by namespace
+	log        strings.Builder
 }
 
 // Write takes the log.
@@ -67,7 +71,7 @@ type wait struct {
 func newWorld() *world {
 	return &world{
 		wakes: make(chan string), queued: map[string][]Claim{}, launches: map[int64]int{}, recorded: map[int64]string{},
-		waits: map[int64][]wait{}, finished: map[int64]task.Verdict{}, followed: map[int64]int{}, closed: map[string]int{},
+		waits: map[int64][]wait{}, finished: map[int64]task.Verdict{}, followed: map[int64]int{}, closed: map[string]int{}, inline: map[int64]int{},
 	}
 }
 
@@ -98,7 +102,8 @@ func (w *world) Queues(context.Context) ([]string, error) {
 	return names, nil
 }
 
-func (w *world) Claim(_ context.Context, queue string, limit int) (Batch, error) {
+// Claim gives what runs inline with inline claims, as the store does, and the rest with the others.
+func (w *world) Claim(_ context.Context, queue string, limit int, here Here) (Batch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.claims++
@@ -106,9 +111,45 @@ func (w *world) Claim(_ context.Context, queue string, limit int) (Batch, error)
 	if !known {
 		return Batch{}, fmt.Errorf("queue %s: %w", queue, task.ErrNotFound)
 	}
+	if here.Only {
+		return w.claimInline(queue, min(limit, here.Room)), nil
+	}
 	n := min(limit, len(waiting))
 	w.queued[queue] = waiting[n:]
 	return Batch{Claims: waiting[:n], More: len(waiting) > n}, nil
+}
+
+// claimInline takes what may run inline, which its name says here.
+func (w *world) claimInline(queue string, n int) (b Batch) {
+	w.queued[queue] = slices.DeleteFunc(slices.Clone(w.queued[queue]), func(c Claim) bool {
+		if c.Task.Name != "inline" || len(b.Claims) >= n {
+			return false
+		}
+		c.Attempt.Executor = task.ExecutorInline
+		b.Claims = append(b.Claims, c)
+		return true
+	})
+	return b
+}
+
+// places are the inline places of a test: what is taken has ended at once.
+type places struct {
+	*world
+	room int
+}
+
+func (p places) Kinds() []string { return []string{"command.run"} }
+
+func (p places) Room() int { return p.room }
+
+func (p places) Take(a task.Attempt) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.room == 0 {
+		return false
+	}
+	p.inline[a.ID]++
+	return true
 }
 
 func (w *world) Overdue(context.Context, time.Duration, int) ([]Claim, error) {
@@ -183,6 +224,16 @@ func (w *world) DryRun(_ context.Context, _ task.Task, a task.Attempt) error {
 	return nil
 }
 
+func (w *world) Rehearse(_ context.Context, _ task.Task, a task.Attempt) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rehearsals++
+	if w.launchErr != nil {
+		return w.launchErr(a)
+	}
+	return nil
+}
+
 func (w *world) MakeRoom(_ context.Context, namespace string, n int) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,16 +265,27 @@ func (w *world) set(change func()) {
 // dispatching runs a Dispatcher over w in a bubble of time.
 func dispatching(t *testing.T, w func() *world, f func(t *testing.T, w *world)) {
 	t.Helper()
+	dispatchingInline(t, w, 4, func(t *testing.T, w *world, _ *Dispatcher) { f(t, w) })
+}
+
+// dispatchingInline is dispatching with the Dispatcher in hand and so many inline places; below 0, no handler at all.
+func dispatchingInline(t *testing.T, w func() *world, room int, f func(t *testing.T, w *world, d *Dispatcher)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := w()
+		var inline Inline
+		if room >= 0 {
+			inline = places{w, room}
+		}
 		d := New(Config{
+			Inline: inline,
 			Queues: w, Records: w, Cluster: w, Shelf: w, Replica: "us", Wakes: w.wakes, Follow: w.follow, Concurrent: 8,
 			Log: slog.New(slog.NewTextHandler(w, nil)),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- d.Run(ctx) }()
-		f(t, w)
+		f(t, w, d)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

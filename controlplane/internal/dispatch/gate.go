@@ -23,9 +23,11 @@ type gate struct {
 // lock is the state of one gate.
 type lock struct {
 	failures int
+	since    time.Time // it is closed
 	until    time.Time
 	probing  bool
 	last     reason
+	refused  Claim // the last one that was
 }
 
 // reason is why a gate is closed.
@@ -70,9 +72,10 @@ func (g *gate) enter(namespace string, now time.Time) (pass bool, wait time.Dura
 }
 
 // leave reports what came of a launch that had entered; nil means that it passed, or that nothing was refused.
-func (g *gate) leave(namespace string, r *task.Refusal, now time.Time) {
+func (g *gate) leave(c Claim, r *task.Refusal, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	namespace := c.Attempt.Namespace
 	ns := g.namespaces[namespace]
 	all, one := g.everywhere.closed(), ns.closed()
 	defer func() { // one line when launches begin to wait, and one when they go on
@@ -84,11 +87,11 @@ func (g *gate) leave(namespace string, r *task.Refusal, now time.Time) {
 		g.everywhere.open()
 		delete(g.namespaces, namespace)
 	case r.Cause == task.RefusedUnavailable:
-		g.everywhere.fail(r, now)
+		g.everywhere.fail(c, r, now)
 		ns.probed()
 	case r.Cause == task.RefusedQuota, r.Cause == task.RefusedUnknown:
 		g.everywhere.open() // it answers
-		ns.fail(r, now)
+		ns.fail(c, r, now)
 	default: // refused for what it is: that says nothing about the next
 		g.everywhere.open()
 		ns.probed()
@@ -133,13 +136,16 @@ func (l *lock) probed() {
 
 func (l *lock) open() { *l = lock{} }
 
-func (l *lock) fail(r *task.Refusal, now time.Time) {
+func (l *lock) fail(c Claim, r *task.Refusal, now time.Time) {
 	if l == nil {
 		return
 	}
 	l.probing = false
 	l.failures++
-	l.last = reason{waitFor(*r), r.Message}
+	l.last, l.refused = reason{waitFor(*r), r.Message}, c
+	if l.failures == enough {
+		l.since = now
+	}
 	if l.failures >= enough {
 		l.until = now.Add(pause(l.failures-enough, *r))
 	}

@@ -21,8 +21,15 @@ const (
 	reasonRefused = "refused"
 )
 
-// launch creates the Job of c and records what came of it.
+// launch creates the Job of c, or hands it to the inline places, and records what came of it.
 func (d *Dispatcher) launch(ctx context.Context, c Claim) {
+	if c.Attempt.Executor == task.ExecutorInline {
+		d.hand(ctx, c)
+		return
+	}
+	if d.falls(c) && d.cfg.Inline.Take(c.Attempt) {
+		return
+	}
 	ns := c.Attempt.Namespace
 	pass, wait, why := d.gate.enter(ns, time.Now())
 	if !pass {
@@ -31,12 +38,12 @@ func (d *Dispatcher) launch(ctx context.Context, c Claim) {
 	}
 	name, uid, err := d.create(ctx, c)
 	if ctx.Err() != nil && err != nil {
-		d.gate.leave(ns, nil, time.Now())
+		d.gate.leave(c, nil, time.Now())
 		return // nothing is known; the Attempt is launched again
 	}
 	var refusal *task.Refusal
 	errors.As(err, &refusal)
-	d.gate.leave(ns, refusal, time.Now())
+	d.gate.leave(c, refusal, time.Now())
 	switch {
 	case err == nil:
 		d.forget(c.Attempt.ID)

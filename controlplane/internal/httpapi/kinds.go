@@ -37,7 +37,13 @@ func (s *server) ChangeKind(ctx context.Context, r ChangeKindRequestObject) (Cha
 	if !ok {
 		return nil, task.ErrNotFound
 	}
-	to := Switched{Executor: task.Executor(r.Body.Executor), By: known.identity.User, Reason: r.Body.Reason}
+	to := Switched{Executor: task.Executor(r.Body.Executor), Percent: int(r.Body.Percent), By: known.identity.User, Reason: r.Body.Reason}
+	switch {
+	case to.Executor == task.ExecutorInline && !k.InlineOK:
+		return nil, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/executor", Reason: "inline needs a handler of this kind in the control plane, and SLIPWAY_INLINE_KINDS to name it"}}}
+	case to.Executor == "" && to.Percent != 0:
+		return nil, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/percent", Reason: "stands beside an executor; null takes the whole switch away"}}}
+	}
 	if err := s.switches.SwitchKind(ctx, k.Name, to); err != nil {
 		return nil, fmt.Errorf("switch a kind: %w", err)
 	}
@@ -47,6 +53,8 @@ func (s *server) ChangeKind(ctx context.Context, r ChangeKindRequestObject) (Cha
 	}
 	return ChangeKind200JSONResponse(wireKind(k, switched[k.Name])), nil
 }
+
+const allLanes = 100 // percent
 
 func wireKind(k kinds.Kind, by Switched) api.Kind {
 	spec := k.Spec
@@ -58,12 +66,14 @@ func wireKind(k kinds.Kind, by Switched) api.Kind {
 	}
 	out := api.Kind{
 		Name: k.Name, Description: k.Description, Executor: string(k.Executor), Queue: k.Queue, Lane: k.Lane, Mode: api.Mode(k.Mode),
-		OnConflict: api.OnConflict(k.OnConflict), Supersedes: k.Supersedes, Free: k.Free, AnyImage: k.AnyImage, Composite: k.Composite(), Params: k.Params, Secrets: k.Secrets,
+		OnConflict: api.OnConflict(k.OnConflict), Supersedes: k.Supersedes, Free: k.Free, AnyImage: k.AnyImage, Composite: k.Composite(), InlineOk: k.InlineOK, Params: k.Params, Secrets: k.Secrets,
 		Spec: wireSpec(spec), Objects: wireObjects(spec.Objects),
 	}
 	if by.Executor != "" {
-		out.Executor = string(by.Executor)
-		out.Switched = &api.KindSwitch{By: by.By, Reason: by.Reason, At: by.At.UTC()}
+		if by.Percent == allLanes {
+			out.Executor = string(by.Executor)
+		}
+		out.Switched = &api.KindSwitch{Executor: string(by.Executor), Percent: int32(by.Percent), By: by.By, Reason: by.Reason, At: by.At.UTC()}
 	}
 	return out
 }

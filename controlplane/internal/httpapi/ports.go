@@ -200,6 +200,7 @@ type QueueChange struct {
 // Switched is where a kind runs from now on, and who said so.
 type Switched struct {
 	Executor   task.Executor
+	Percent    int // of the lanes; 0 in a change: all of them
 	By, Reason string
 	At         time.Time
 }

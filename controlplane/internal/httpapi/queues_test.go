@@ -63,8 +63,19 @@ func TestAKindShowsItsDefaultsAndItsSwitch(t *testing.T) {
 	if back.Executor != "job" || back.Switched != nil {
 		t.Errorf("back: %+v", back)
 	}
-	for _, body := range []string{`{}`, `{"executor":"inline"}`, `{"executor":""}`} {
+	for _, body := range []string{`{}`, `{"executor":"outside"}`, `{"executor":""}`, `{"executor":"off","percent":0}`, `{"executor":"off","percent":101}`} {
 		r.problem(r.send(request{method: "PATCH", path: "/v1/kinds/command.run", token: "admin", body: body}), 400)
+	}
+	for body, field := range map[string]string{`{"executor":"inline"}`: "/executor", `{"executor":null,"percent":50}`: "/percent"} {
+		p := r.problem(r.send(request{method: "PATCH", path: "/v1/kinds/command.run", token: "admin", body: body}), 422)
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != field {
+			t.Errorf("%s: %+v", body, p)
+		}
+	}
+	r.kinds.AllowInline("command.run")
+	part := decode[api.Kind](t, r.send(request{method: "PATCH", path: "/v1/kinds/command.run", token: "admin", body: `{"executor":"inline","percent":25}`}))
+	if !part.InlineOk || part.Executor != "job" || part.Switched == nil || part.Switched.Executor != "inline" || part.Switched.Percent != 25 {
+		t.Errorf("in part: %+v", part)
 	}
 	r.problem(r.send(request{method: "PATCH", path: "/v1/kinds/none", token: "admin", body: `{"executor":"off"}`}), 404)
 }

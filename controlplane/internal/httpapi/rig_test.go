@@ -241,6 +241,9 @@ func (b *backend) KindSwitches(context.Context) (map[string]Switched, error) {
 }
 
 func (b *backend) SwitchKind(ctx context.Context, kind string, to Switched) error {
+	if to.Percent == 0 {
+		to.Percent = 100
+	}
 	b.switched[kind] = to
 	return b.edit(ctx, "switch "+kind+" by "+to.By)
 }

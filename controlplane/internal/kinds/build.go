@@ -101,6 +101,12 @@ func Build(k Kind, req Request) (Built, error) {
 		k.shape(t.Params, &spec, &wrong)
 	}
 	spec.Objects = objects(k, req, &wrong)
+	if k.InlineOK {
+		field, reason := task.InlineBar(spec, k.Executor == task.ExecutorInline)
+		if spec.Inline = field == ""; !spec.Inline && k.Executor == task.ExecutorInline {
+			wrong.add("/spec/"+field, "%s: this kind runs in the control plane's own process", reason)
+		}
+	}
 	t.Spec = spec
 	if !req.RunAt.IsZero() && req.Delay != 0 {
 		wrong.add("/delay", "stands beside run_at; give one of them")

@@ -50,6 +50,14 @@ func WithBuiltIn(users ...Kind) (*Registry, error) {
 	return New(append([]Kind{commandRun(), containerRun(), group()}, users...)...)
 }
 
+// Local is the registry of a control plane without a cluster: of what runs in its own process.
+func Local() (*Registry, error) {
+	k := commandRun()
+	k.Description = "Run a command in the control plane's own process, for a minute at most."
+	k.Executor, k.InlineOK, k.Spec.RunDeadline = task.ExecutorInline, true, task.InlineMost
+	return New(k, group())
+}
+
 var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?$`)
 
 // New makes a registry; a bad kind is named.
@@ -92,6 +100,17 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	return c.Compile(here)
+}
+
+// AllowInline marks a kind as one that may run in the control plane's own process; false says that there is no such kind.
+// It comes before the registry is used.
+func (r *Registry) AllowInline(name string) bool {
+	k, ok := r.byName[name]
+	if ok {
+		k.InlineOK = true
+		r.byName[name] = k
+	}
+	return ok
 }
 
 // Get returns the kind of that name; ok is false where there is none.

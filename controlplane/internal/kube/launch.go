@@ -109,6 +109,28 @@ func (c *Client) DryRun(ctx context.Context, t task.Task, a task.Attempt) error 
 	return nil
 }
 
+// Rehearse asks the API server by dry run whether it would take a Job like that of a, and its pod: a *task.Refusal if not.
+func (c *Client) Rehearse(ctx context.Context, t task.Task, a task.Attempt) error {
+	if err := c.DryRun(ctx, t, a); err != nil {
+		return err
+	}
+	job, err := c.job(t, a)
+	if err != nil {
+		return err
+	}
+	job.GenerateName, job.Name = job.Name+"-", ""
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	_, err = c.api.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("try a job in %s: %w", a.Namespace, ctx.Err())
+	}
+	return c.refusal(ctx, err, asker{namespace: job.Namespace, job: job})
+}
+
 func (c *Client) tryPod(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

@@ -49,6 +49,7 @@ const (
 	NotStarted   = "not_started"   // ask again
 	NeverStarted = "never_started" // and never will
 	PodLost      = "pod_lost"
+	NotKeptYet   = "not_kept_yet" // it runs in the control plane; ask again
 )
 
 // Reader finds logs.
@@ -106,6 +107,10 @@ type peeked struct {
 func missing(a task.Attempt) error {
 	started := !a.StartedAt.IsZero() || a.State == task.Started
 	switch {
+	case started && a.Executor == task.ExecutorInline && a.State != task.Finished:
+		return &MissingError{Reason: NotKeptYet, Message: "the attempt runs inline: its log is kept when it ends; ask again"}
+	case started && a.Executor == task.ExecutorInline:
+		return &MissingError{Reason: PodLost, Message: "the replica that ran it inline was gone before its log could be kept"}
 	case started:
 		return &MissingError{Reason: PodLost, Message: "the pod was gone before its log could be kept" + because(a)}
 	case a.State == task.Finished:

@@ -39,6 +39,8 @@ func TestALogComesFromThePodElseFromWhatWasKeptElseSaysWhyNot(t *testing.T) {
 	gone := fmt.Errorf("read: %w", task.ErrNotFound)
 	refused := errors.New("pods \"x\" is forbidden: raw text of the cluster")
 	waiting := task.Attempt{State: task.Launched}
+	inline := task.Attempt{State: task.Started, StartedAt: time.Unix(1, 0), Executor: task.ExecutorInline}
+	inlineEnded := task.Attempt{State: task.Finished, StartedAt: time.Unix(1, 0), Executor: task.ExecutorInline}
 	running := task.Attempt{State: task.Started, StartedAt: time.Unix(1, 0)}
 	ended := task.Attempt{State: task.Finished, StartedAt: time.Unix(1, 0)}
 	neverRan := task.Attempt{State: task.Finished}
@@ -58,6 +60,9 @@ func TestALogComesFromThePodElseFromWhatWasKeptElseSaysWhyNot(t *testing.T) {
 		{"ended, cluster refuses", ended, pods{err: refused}, tails{text: "k\n"}, "kept k\n"},
 		{"pod lost", ended, pods{err: gone}, tails{err: gone}, PodLost},
 		{"never ran", neverRan, pods{err: gone}, tails{}, NeverStarted},
+		{"running inline", inline, pods{err: gone}, tails{}, NotKeptYet},
+		{"ran inline", inlineEnded, pods{err: gone}, tails{text: "k\n"}, "kept k\n"},
+		{"inline, replica lost", inlineEnded, pods{err: gone}, tails{}, PodLost},
 		{"not yet", waiting, pods{err: gone}, tails{}, NotStarted},
 		{"a program that prints the kubelet's words", running, pods{text: dropped + "fun"}, tails{}, "live " + dropped + "fun"},
 	} {

@@ -12,7 +12,7 @@ import (
 type record struct {
 	Rule    string        `json:"rule"`
 	Why     string        `json:"why"`
-	Source  string        `json:"source"` // cache or server
+	Source  string        `json:"source"` // cache or server; replica: it ran inline
 	State   string        `json:"state"`
 	Stop    string        `json:"stop,omitempty"`
 	Report  string        `json:"report,omitempty"` // its outcome
@@ -61,7 +61,10 @@ func evidence(v view, d task.Decision) json.RawMessage {
 	r := record{
 		Rule: d.Verdict.Rule, Why: d.Why, Source: "cache", State: string(v.a.State), Stop: string(v.a.Stop), Late: v.a.Late,
 	}
-	if v.s.Live {
+	switch {
+	case v.a.Executor == task.ExecutorInline:
+		r.Source = "replica"
+	case v.s.Live:
 		r.Source = "server"
 	}
 	if v.a.Report != nil {

@@ -60,7 +60,9 @@ type view struct {
 }
 
 func (r *Reconciler) decide(ctx context.Context, v view) (again time.Duration, err error) {
-	if v.s, err = r.cfg.Sight.Observe(ctx, v.a, false); err != nil {
+	if v.a.Executor == task.ExecutorInline {
+		v.s.Live = true // there is nothing of it to see
+	} else if v.s, err = r.cfg.Sight.Observe(ctx, v.a, false); err != nil {
 		return 0, err
 	}
 	for range steps {
@@ -188,10 +190,12 @@ func (r *Reconciler) close(ctx context.Context, a task.Attempt) time.Duration {
 		r.forget(a.ID)
 		return 0
 	}
-	r.keepTail(ctx, a)
-	if err := r.cfg.Hand.Close(ctx, a); err != nil {
-		r.trouble.Warn(ctx, fmt.Sprintf("close attempt %d", a.ID), err)
-		return r.after(a.ID, troubleAgain)
+	if a.Executor != task.ExecutorInline || a.JobName != "" { // it began as a Job that was not heard of in time
+		r.keepTail(ctx, a)
+		if err := r.cfg.Hand.Close(ctx, a); err != nil {
+			r.trouble.Warn(ctx, fmt.Sprintf("close attempt %d", a.ID), err)
+			return r.after(a.ID, troubleAgain)
+		}
 	}
 	if a.ClosedAt.IsZero() {
 		if err := r.cfg.Ender.MarkClosed(ctx, a.ID); err != nil {

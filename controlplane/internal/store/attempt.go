@@ -75,7 +75,7 @@ func (s *Store) Start(ctx context.Context, r StartRequest) (task.Task, task.Atte
 	err := s.inTx(ctx, func(tx *gorm.DB) error {
 		n, err := exec(tx, "attempt/start", args{
 			"attempt": r.Attempt, "fence": r.Fence, "pod_uid": r.PodUID, "pod_name": r.PodName, "node": r.Node,
-			"replica": s.cfg.Replica, "lease": float64(task.Lease),
+			"replica": s.cfg.Replica, "lease": float64(task.Lease), "inline": r.Inline,
 		})
 		if err != nil || n > 0 {
 			return err

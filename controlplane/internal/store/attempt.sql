@@ -22,12 +22,16 @@ WHERE a.id = @attempt AND a.fence = @fence
     AND (a.finished_at IS NULL AND (a.state IN ('leased', 'launched') OR CAST(@wait AS text) = 'stopping')) IS TRUE;
 
 -- name: start
--- The first pod wins, also before the launch was recorded; an Attempt that was asked to stop starts nothing.
+-- The first pod wins, also before the launch was recorded; an Attempt that was asked to stop starts nothing. A replica that
+-- runs it inline stands where a pod would: also for one that was claimed for a Job, as long as none is known of.
 WITH won AS (
     UPDATE slipway.attempts a SET state = 'started', pod_uid = @pod_uid, pod_name = @pod_name, node = @node, started_at = c.at,
-        wait = '', wait_note = '', wait_until = NULL
+        wait = '', wait_note = '', wait_until = NULL,
+        executor = CASE WHEN CAST(@inline AS boolean) THEN 'inline' ELSE a.executor END,
+        replica = CASE WHEN CAST(@inline AS boolean) THEN @replica ELSE a.replica END -- it may have been another's claim
     FROM (SELECT slipway.stamp() AS at) c
     WHERE a.id = @attempt AND a.fence = @fence AND (a.finished_at IS NULL) IS TRUE AND a.stop = '' AND a.pod_uid = ''
+        AND CASE WHEN CAST(@inline AS boolean) THEN a.state = 'leased' ELSE a.executor <> 'inline' END
     RETURNING a.id, a.task, a.number, a.started_at),
 leased AS (
     INSERT INTO slipway.leases (attempt, lease_until, beat_at)
@@ -35,7 +39,8 @@ leased AS (
     ON CONFLICT (attempt) DO NOTHING),
 noted AS (
     INSERT INTO slipway.events (task, attempt, type, actor, at, data)
-    SELECT task, number, 'started', @replica, started_at, jsonb_build_object('pod', CAST(@pod_name AS text), 'node', CAST(@node AS text)) FROM won)
+    SELECT task, number, 'started', @replica, started_at, CASE WHEN CAST(@inline AS boolean) THEN jsonb_build_object('executor', 'inline')
+        ELSE jsonb_build_object('pod', CAST(@pod_name AS text), 'node', CAST(@node AS text)) END FROM won)
 SELECT id FROM won;
 
 -- name: standing

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/store"
-	"slipway.dev/slipway/pkg/task"
 )
 
 // audited walks all pages of a filter and names what is there, newest first.
@@ -59,7 +58,7 @@ func TestTheAuditIsFilteredAndPagedAndKeepsNamespacesApart(t *testing.T) {
 	if err := d.Thaw(ctx, f.ID, "bob"); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.SwitchKind(ctx, "volume.resize", task.ExecutorOff, "ada", ""); err != nil {
+	if err := d.SwitchKind(ctx, store.KindSwitch{Kind: "volume.resize", Executor: "off", Actor: "ada", Reason: ""}); err != nil {
 		t.Fatal(err)
 	}
 	for want, filters := range map[string][]store.AuditFilter{

@@ -16,16 +16,53 @@ import (
 // Claim takes up to limit heads of ready lanes of a queue, within its caps and rate, in turn over the namespaces and
 // by rank. Each gets an Attempt and a fence; composite Tasks become running without one.
 func (s *Store) Claim(ctx context.Context, queue string, limit int) (ClaimResult, error) {
+	return s.ClaimFor(ctx, queue, limit, Inline{})
+}
+
+// Inline says what of a claim may run in the claiming process itself (task.ExecutorInline).
+type Inline struct {
+	Kinds []string // that it has handlers for
+	Room  int      // most that it takes; the others stay where they are
+	// Fallback names the namespaces that take no Jobs at the moment: what may run inline does so there.
+	Fallback []string
+	// Only takes nothing that would need a Job: there are none to be had anywhere.
+	Only bool
+}
+
+// The lanes that a claim looks at.
+const (
+	inlineToo  = iota // all of them
+	inlineOnly        // those whose head runs inline
+	inlineNone        // the others
+)
+
+func (i Inline) mode() int {
+	switch {
+	case len(i.Kinds) == 0:
+		return inlineToo
+	case i.Only:
+		return inlineOnly
+	case i.Room <= 0:
+		return inlineNone
+	}
+	return inlineToo
+}
+
+// ClaimFor is Claim by a process that can run some kinds itself. A Task runs inline where its kind is switched to that, or
+// was accepted for that, or falls back to it, and its Spec allows it; else as a Job.
+func (s *Store) ClaimFor(ctx context.Context, queue string, limit int, inline Inline) (ClaimResult, error) {
 	var c claim
 	err := s.inTx(ctx, func(tx *gorm.DB) error {
-		c = claim{tx: tx, queue: queue, limit: limit, replica: s.cfg.Replica, proven: &s.proven, ahead: &s.ahead}
+		c = claim{tx: tx, queue: queue, limit: limit, inline: inline, replica: s.cfg.Replica, proven: &s.proven, ahead: &s.ahead}
 		return c.run()
 	})
 	if err != nil {
 		// Where the commit is unknown, what was claimed is launched as overdue (DESIGN 4.3).
 		return ClaimResult{}, fmt.Errorf("claim from queue %s: %w", queue, err)
 	}
-	s.ahead.end(queue, c.turn, c.firsts)
+	if inline.mode() == inlineToo { // else lanes that are ready were left out
+		s.ahead.end(queue, c.turn, c.firsts)
+	}
 	s.announce(effects{nudged: c.result.Parents > 0})
 	return c.result, nil
 }
@@ -34,6 +71,7 @@ type claim struct {
 	tx      *gorm.DB
 	queue   string
 	limit   int
+	inline  Inline
 	replica string
 	proven  *proven
 	ahead   *ahead
@@ -139,6 +177,9 @@ func (c *claim) look() error {
 
 // lanes takes lanes from where the ready ones are known to begin; where that gives too few, it looks at all of them.
 func (c *claim) lanes(want int) (lanesRow, error) {
+	if c.inline.mode() != inlineToo {
+		return c.lanesFrom(nil, want)
+	}
 	least, turn := c.ahead.begin(c.queue, c.woke)
 	found, err := c.lanesFrom(least, want)
 	if err == nil && least != nil && found.Candidates < want {
@@ -163,7 +204,8 @@ func (c *claim) lanesFrom(least map[string]time.Time, want int) (found lanesRow,
 	}
 	err = query(c.tx, "claim/lanes", args{
 		"queue": c.queue, "want": want, "ns_cap": c.row.NsCap, "least": known, "live_from": c.live,
-		"frozen": list(c.room.FrozenNamespaces), "off": list(c.room.OffKinds),
+		"frozen": list(c.room.FrozenNamespaces), "off": object(c.room.OffKinds), "inline": names(c.inline.Kinds),
+		"fallback": names(c.inline.Fallback), "mode": c.inline.mode(),
 	}, &found)
 	return found, err
 }
@@ -227,7 +269,11 @@ func (c *claim) next(l lanesRow, want int) {
 
 func (c *claim) take(lanes []byte) error {
 	var rows []headRow
-	if err := query(c.tx, "claim/heads", args{"lanes": string(lanes), "queue": c.queue, "replica": c.replica}, &rows); err != nil {
+	err := query(c.tx, "claim/heads", args{
+		"lanes": string(lanes), "queue": c.queue, "replica": c.replica,
+		"inline": names(c.inline.Kinds), "fallback": names(c.inline.Fallback), "mode": c.inline.mode(), "inline_room": c.inline.Room,
+	}, &rows)
+	if err != nil {
 		return err
 	}
 	for _, r := range rows {
@@ -258,3 +304,12 @@ func list(raw []byte) string {
 	}
 	return string(raw)
 }
+
+func object(raw []byte) string {
+	if len(raw) == 0 || !json.Valid(raw) {
+		return "{}"
+	}
+	return string(raw)
+}
+
+func names(all []string) string { return jsonOf(append([]string{}, all...)) }

@@ -13,7 +13,7 @@ SELECT slipway.now() AS now, live.n AS live, coalesce(live.oldest, (SELECT last_
         AND namespace IS NULL AND (queue IS NULL OR queue = @queue)) AS frozen,
     (SELECT jsonb_agg(namespace) FROM slipway.freezes WHERE ended_at IS NULL AND expires_at > slipway.now()
         AND namespace IS NOT NULL AND (queue IS NULL OR queue = @queue)) AS frozen_namespaces,
-    (SELECT jsonb_agg(kind) FROM slipway.kind_switches WHERE executor = 'off') AS off_kinds,
+    (SELECT jsonb_object_agg(kind, percent) FROM slipway.kind_switches WHERE executor = 'off') AS off_kinds,
     (SELECT min(ready_at) FROM slipway.lanes WHERE queue = @queue AND holder IS NULL AND ready_at IS NOT NULL) AS ready_at,
     of.lineage
 FROM (SELECT pg_postmaster_start_time() || '/' || CAST('slipway.fences'::regclass AS oid) AS lineage) of
@@ -58,7 +58,15 @@ top AS MATERIALIZED (
     FROM room CROSS JOIN LATERAL (
         SELECT l.key, l.rank FROM slipway.lanes l
         WHERE l.queue = @queue AND l.namespace = room.namespace AND l.rank >= room.least AND l.holder IS NULL AND l.ready_at IS NULL
-            AND l.rank IS NOT NULL AND l.kind NOT IN (SELECT jsonb_array_elements_text(CAST(@off AS jsonb)))
+            AND l.rank IS NOT NULL
+            AND CASE WHEN CAST(@off AS jsonb) ->> l.kind IS NULL THEN true
+                ELSE slipway.lane_part(l.key) >= CAST(CAST(@off AS jsonb) ->> l.kind AS int) END
+            AND (CAST(@mode AS int) = 0 OR (CAST(@mode AS int) = 1) = EXISTS (
+                SELECT 1 FROM slipway.tasks h LEFT JOIN slipway.kind_switches k ON k.kind = h.kind AND slipway.lane_part(h.lane) < k.percent
+                WHERE h.key = l.head AND CAST(h.spec ->> 'inline_ok' AS boolean)
+                    AND h.kind IN (SELECT jsonb_array_elements_text(CAST(@inline AS jsonb)))
+                    AND (CAST(@mode AS int) = 1 OR coalesce(k.executor, h.executor) = 'inline'
+                        OR h.namespace IN (SELECT jsonb_array_elements_text(CAST(@fallback AS jsonb))))))
         ORDER BY l.rank LIMIT GREATEST(room.free, 1)) top),
 candidates AS MATERIALIZED (SELECT key FROM top WHERE free > 0 ORDER BY turn, rank LIMIT @want),
 taken AS (
@@ -73,21 +81,28 @@ SELECT coalesce((SELECT jsonb_agg(jsonb_build_object('key', key, 'namespace', na
     (SELECT jsonb_object_agg(f.namespace, f.rank) FROM (SELECT namespace, min(rank) AS rank FROM top GROUP BY namespace) f) AS firsts;
 
 -- name: heads
--- The heads, read in a later statement than the lanes' locks. A composite Task becomes running without an Attempt.
+-- The heads, read in a later statement than the lanes' locks. A composite Task becomes running without an Attempt. What may
+-- run inline here does so where it is to, or where its namespace takes no Jobs.
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 picked AS (
     SELECT * FROM jsonb_to_recordset(CAST(@lanes AS jsonb)) AS x (key text, namespace text, kind text)),
 heads AS MATERIALIZED (
-    SELECT h.*, coalesce(k.executor, h.executor) AS run_by FROM picked p
+    SELECT h.*, x.fell, CASE WHEN x.may AND x.wants = 'inline' OR x.fell THEN 'inline' ELSE 'job' END AS run_by FROM picked p
     CROSS JOIN LATERAL (SELECT key, last_seq FROM slipway.lanes WHERE key = p.key LIMIT 1) l
     CROSS JOIN LATERAL (
         SELECT t.* FROM slipway.tasks t
         WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq ORDER BY t.seq LIMIT 1) h
-    LEFT JOIN slipway.kind_switches k ON k.kind = h.kind, clock
+    LEFT JOIN slipway.kind_switches k ON k.kind = h.kind AND slipway.lane_part(h.lane) < k.percent
+    CROSS JOIN LATERAL (SELECT coalesce(k.executor, h.executor) AS wants, coalesce(CAST(h.spec ->> 'inline_ok' AS boolean), false)
+        AND h.kind IN (SELECT jsonb_array_elements_text(CAST(@inline AS jsonb))) AS may) w
+    CROSS JOIN LATERAL (SELECT w.wants, w.may, w.may AND w.wants = 'job' AND (CAST(@mode AS int) = 1
+        OR h.namespace IN (SELECT jsonb_array_elements_text(CAST(@fallback AS jsonb)))) AS fell) x, clock
     WHERE h.queue = @queue AND h.namespace = p.namespace AND h.kind = p.kind AND NOT h.held AND h.run_at <= clock.at
         AND h.min_binary <= slipway.session_version()
-        AND coalesce(k.executor, h.executor) <> 'off'),
-fenced AS MATERIALIZED (SELECT heads.*, nextval('slipway.fences') AS fence FROM heads ORDER BY heads.seq),
+        AND x.wants <> 'off' AND (x.may OR CAST(@mode AS int) <> 1)),
+placed AS (SELECT heads.*, row_number() OVER (PARTITION BY run_by ORDER BY seq) AS place FROM heads),
+fenced AS MATERIALIZED (SELECT placed.*, nextval('slipway.fences') AS fence FROM placed
+    WHERE run_by = 'job' OR place <= CAST(@inline_room AS int) ORDER BY seq),
 running AS (
     UPDATE slipway.tasks t SET state = 'running', queue_by = NULL, started_at = coalesce(t.started_at, clock.at),
         attempts = t.attempts + CASE WHEN t.children = 0 THEN 1 ELSE 0 END
@@ -104,7 +119,8 @@ held AS (
 noted AS (
     INSERT INTO slipway.events (task, attempt, type, actor, at, data)
     SELECT f.key, coalesce(m.number, 0), 'claimed', @replica, clock.at,
-        CASE WHEN m.id IS NOT NULL THEN jsonb_build_object('attempt', m.id, 'fence', m.fence) END
+        CASE WHEN m.id IS NOT NULL THEN jsonb_build_object('attempt', m.id, 'fence', m.fence) ||
+            CASE WHEN f.run_by = 'inline' THEN jsonb_build_object('executor', 'inline', 'fallback', f.fell) ELSE '{}' END END
     FROM fenced f LEFT JOIN made m ON m.task = f.key, clock),
 told AS (
     -- The parent too: all its children may have ended before.

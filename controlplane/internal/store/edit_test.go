@@ -214,7 +214,9 @@ func TestEveryChangeIsAuditedWithItsOriginOnce(t *testing.T) {
 		{"pause", func() error {
 			return d.ChangeQueue(ctx, "default", "pause", "bob", func(q *store.Queue) { q.Paused, q.Note = true, "look" })
 		}},
-		{"switch", func() error { return d.SwitchKind(ctx, "volume.resize", task.ExecutorOff, "bob", "broken") }},
+		{"switch", func() error {
+			return d.SwitchKind(ctx, store.KindSwitch{Kind: "volume.resize", Executor: "off", Actor: "bob", Reason: "broken"})
+		}},
 	}
 	want := []string{"create"}
 	for _, s := range steps {

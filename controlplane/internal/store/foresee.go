@@ -54,6 +54,7 @@ func (s *Store) Foresee(ctx context.Context, t task.Task, v View) (task.Forecast
 var endless = map[task.WaitReason]string{
 	task.WaitHeld: "it is held", task.WaitPaused: "its queue is paused", task.WaitFrozen: "launches are frozen",
 	task.WaitKindOff: "its kind is switched off", task.WaitQuota: "it waits for room in a quota",
+	task.WaitLaunch: "no Job can be launched",
 }
 
 func (s *Store) foresee(ctx context.Context, t task.Task, v View, depth int) (task.Forecast, error) {

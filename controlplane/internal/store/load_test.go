@@ -37,7 +37,7 @@ func TestBlockedWorkAtTheHeadNeverHidesWhatCanRun(t *testing.T) {
 	if _, err := d.Freeze(ctx, store.Freeze{Namespace: "frozen", Actor: "ada", Reason: "x"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.SwitchKind(ctx, "off", task.ExecutorOff, "ada", ""); err != nil {
+	if err := d.SwitchKind(ctx, store.KindSwitch{Kind: "off", Executor: "off", Actor: "ada", Reason: ""}); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.claim(20); len(got) != 2 { // one of capped, one of busy: both are full now

@@ -91,6 +91,8 @@ type FinishResult struct {
 type StartRequest struct {
 	Attempt, Fence        int64
 	PodUID, PodName, Node string
+	// Inline is asked by a replica that runs the Attempt itself; PodUID then names its process.
+	Inline bool
 }
 
 // BeatRequest is a heartbeat.

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"gorm.io/gorm"
-
-	"slipway.dev/slipway/pkg/task"
 )
 
 type queueListRow struct {
@@ -155,22 +153,31 @@ func (s *Store) Freezes(ctx context.Context) ([]Freeze, error) {
 	return rows, nil
 }
 
-// SwitchKind sets where Attempts of a kind run from now on; an empty executor goes back to what each Task says.
-func (s *Store) SwitchKind(ctx context.Context, kind string, to task.Executor, actor, reason string) error {
-	a := audit{actor: actor, verb: "switch", resource: "kinds", name: kind, after: facts{"executor": to, "reason": reason}}
+// SwitchKind sets where Attempts of a kind run from now on; an empty executor goes back to what each Task says. With a
+// percentage below 100 that is so for as many of the lanes, chosen by their keys: the others run as each Task says.
+func (s *Store) SwitchKind(ctx context.Context, to KindSwitch) error {
+	if to.Percent == 0 {
+		to.Percent = 100
+	}
+	a := audit{
+		actor: to.Actor, verb: "switch", resource: "kinds", name: to.Kind,
+		after: facts{"executor": to.Executor, "percent": to.Percent, "reason": to.Reason},
+	}
 	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects, a *audit) error {
-		var was []struct{ Executor, Reason string }
-		err := query(tx, "queue/switched", args{"kind": kind}, &was)
+		var was []KindSwitch
+		err := query(tx, "queue/switched", args{"kind": to.Kind}, &was)
 		if err != nil {
 			return err
 		}
 		if len(was) > 0 {
-			a.before = facts{"executor": was[0].Executor, "reason": was[0].Reason}
+			a.before = facts{"executor": was[0].Executor, "percent": was[0].Percent, "reason": was[0].Reason}
 		}
-		if to == "" {
-			_, err = exec(tx, "queue/unswitch", args{"kind": kind})
+		if to.Executor == "" {
+			_, err = exec(tx, "queue/unswitch", args{"kind": to.Kind})
 		} else {
-			_, err = exec(tx, "queue/switch", args{"kind": kind, "executor": string(to), "actor": actor, "reason": clean(reason, maxNote)})
+			_, err = exec(tx, "queue/switch", args{
+				"kind": to.Kind, "executor": to.Executor, "percent": to.Percent, "actor": to.Actor, "reason": clean(to.Reason, maxNote),
+			})
 		}
 		if err != nil {
 			return err
@@ -178,7 +185,7 @@ func (s *Store) SwitchKind(ctx context.Context, kind string, to task.Executor, a
 		return wakeAll(tx, e)
 	})
 	if err != nil {
-		return fmt.Errorf("switch kind %s: %w", kind, err)
+		return fmt.Errorf("switch kind %s: %w", to.Kind, err)
 	}
 	return nil
 }
@@ -186,6 +193,7 @@ func (s *Store) SwitchKind(ctx context.Context, kind string, to task.Executor, a
 // KindSwitch is where Attempts of a kind run from now on, whatever each Task says.
 type KindSwitch struct {
 	Kind, Executor, Actor, Reason string
+	Percent                       int // of the lanes; in SwitchKind 0 is all of them
 	ChangedAt                     time.Time
 }
 

@@ -67,16 +67,16 @@ SELECT id, coalesce(namespace, '') AS namespace, coalesce(queue, '') AS queue, a
 FROM slipway.freezes WHERE ended_at IS NULL AND expires_at > slipway.now() ORDER BY id;
 
 -- name: switch
-INSERT INTO slipway.kind_switches (kind, executor, actor, reason, changed_at)
-VALUES (@kind, @executor, @actor, @reason, slipway.stamp())
-ON CONFLICT (kind) DO UPDATE SET executor = excluded.executor, actor = excluded.actor, reason = excluded.reason,
+INSERT INTO slipway.kind_switches (kind, executor, percent, actor, reason, changed_at)
+VALUES (@kind, @executor, @percent, @actor, @reason, slipway.stamp())
+ON CONFLICT (kind) DO UPDATE SET executor = excluded.executor, percent = excluded.percent, actor = excluded.actor, reason = excluded.reason,
     changed_at = excluded.changed_at;
 
 -- name: switches
-SELECT kind, executor, actor, reason, changed_at FROM slipway.kind_switches ORDER BY kind;
+SELECT kind, executor, percent, actor, reason, changed_at FROM slipway.kind_switches ORDER BY kind;
 
 -- name: switched
-SELECT executor, reason FROM slipway.kind_switches WHERE kind = @kind FOR UPDATE;
+SELECT executor, percent, reason FROM slipway.kind_switches WHERE kind = @kind FOR UPDATE;
 
 -- name: unswitch
 DELETE FROM slipway.kind_switches WHERE kind = @kind;

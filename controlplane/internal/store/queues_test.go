@@ -109,16 +109,16 @@ func TestPauseDrainFreezeAndKindOffStopClaimsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.SwitchKind(ctx, "volume.resize", task.ExecutorOff, "bob", "broken"); err != nil {
+	if err := d.SwitchKind(ctx, store.KindSwitch{Kind: "volume.resize", Executor: "off", Actor: "bob", Reason: "broken"}); err != nil {
 		t.Fatal(err)
 	}
 	blocked(task.WaitKindOff)
-	if err := d.SwitchKind(ctx, "volume.resize", task.ExecutorInline, "bob", ""); err != nil {
+	if err := d.SwitchKind(ctx, store.KindSwitch{Kind: "volume.resize", Executor: "inline", Actor: "bob", Reason: ""}); err != nil {
 		t.Fatal(err)
 	}
 	d.finish(c, success)
 	d.wantState(runs.ID, task.Succeeded, "")
-	if c := d.claimOne(); c.Task.ID != waits.ID || c.Attempt.Executor != task.ExecutorInline {
+	if c := d.claimOne(); c.Task.ID != waits.ID || c.Attempt.Executor != task.ExecutorJob { // who has no handlers runs nothing inline
 		t.Fatalf("claimed %+v", c.Attempt)
 	}
 	if n := value[int](d, "select count(*) from slipway.audit where resource <> 'tasks'"); n != 12 {

@@ -29,9 +29,11 @@ SELECT t.key, slipway.now() AS now, t.outside, l.holder = t.key AS holds, h.id A
     (SELECT f.actor || ': ' || f.reason FROM slipway.freezes f WHERE f.ended_at IS NULL AND f.expires_at > slipway.now()
         AND (f.namespace IS NULL OR f.namespace = t.namespace) AND (f.queue IS NULL OR f.queue = t.queue) LIMIT 1) AS frozen,
     (SELECT x.actor || ': ' || x.reason FROM slipway.holds x WHERE x.task = t.key) AS held_by,
-    coalesce(k.executor, t.executor) = 'off' AS kind_off, q.tokens, q.refilled_at
+    coalesce(k.executor, t.executor) = 'off' AS kind_off, k.actor || CASE WHEN k.reason <> '' THEN ': ' || k.reason ELSE '' END AS switched_by,
+    q.tokens, q.refilled_at
 FROM slipway.tasks t LEFT JOIN slipway.lanes l ON l.key = t.lane LEFT JOIN slipway.tasks h ON h.key = l.holder AND h.key <> t.key
-LEFT JOIN slipway.queues q ON q.name = t.queue LEFT JOIN slipway.kind_switches k ON k.kind = t.kind
+LEFT JOIN slipway.queues q ON q.name = t.queue
+LEFT JOIN slipway.kind_switches k ON k.kind = t.kind AND slipway.lane_part(t.lane) < k.percent
 WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint));
 
 -- name: needs

@@ -25,6 +25,7 @@ type viewRow struct {
 	Frozen     *string
 	HeldBy     *string
 	KindOff    bool
+	SwitchedBy *string
 	Tokens     *float64
 	RefilledAt *time.Time
 }
@@ -214,7 +215,7 @@ func queuedView(t task.Task, row viewRow, v *View) {
 	case value(row.Paused):
 		v.Wait, v.WaitNote = task.WaitPaused, value(row.QueueNote)
 	case row.KindOff:
-		v.Wait = task.WaitKindOff
+		v.Wait, v.WaitNote = task.WaitKindOff, value(row.SwitchedBy)
 	case row.Cap != nil && (row.Live >= *row.Cap || row.NsLive >= value(row.NsCap)):
 		v.Wait = task.WaitCap
 	case row.Rate > 0 && tokens(row) < 1:

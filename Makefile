@@ -19,10 +19,16 @@ RIGS ?= r0 r1 r2
 MINUTES ?= 10
 SEED ?= $(shell date +%s)
 
-.PHONY: help demo down test race cases mutants chaos bench lint fmt generate images build cluster ci setup
+.PHONY: help dev demo down test race cases mutants chaos bench lint fmt generate images build cluster ci setup
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+dev: ## try Slipway here and now: no cluster, a private PostgreSQL, commands run on this machine; Ctrl-C removes it all
+	@CGO_ENABLED=0 go run ./e2e/setup/dev
+	@mkdir -p bin
+	@CGO_ENABLED=0 go build -trimpath -o bin/ ./controlplane ./controlplane/cmd/slipway
+	@exec bin/controlplane dev
 
 demo: ## bring up a local Kubernetes with Slipway in it and run one task (MARK=text, CLUSTER=current IMAGE_REGISTRY=host/path)
 	@CGO_ENABLED=0 go run ./e2e/demo

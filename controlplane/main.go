@@ -1,7 +1,7 @@
 // Command controlplane is Slipway's control plane: `serve` answers the API and runs the loops, `migrate` brings the
-// database to this binary's schema. It is configured by its environment; `help` explains each variable.
+// database to this binary's schema, `dev` needs neither a cluster nor a database. It is configured by its environment; `help` explains each variable.
 //
-// Allowed imports: controlplane/internal/app.
+// Allowed imports: controlplane/internal/app, controlplane/internal/dev.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"slipway.dev/slipway/controlplane/internal/app"
+	"slipway.dev/slipway/controlplane/internal/dev"
 )
 
 // version is set by the linker in released binaries.
@@ -26,6 +27,7 @@ const usage = `Slipway's control plane.
 
   controlplane serve     answer the API and run the loops until SIGTERM
   controlplane migrate   bring the database to this binary's schema
+  controlplane dev       try it: no cluster, a private PostgreSQL, commands run in this process; Ctrl-C removes it all
   controlplane version   say what this binary is
   controlplane help      print this
 
@@ -62,6 +64,8 @@ func run(args, environ []string, out, errOut io.Writer) int {
 		err = serve(ctx, environ, errOut)
 	case "migrate":
 		err = migrate(ctx, environ, errOut)
+	case "dev":
+		err = dev.Run(ctx, environ, app.Version(version), out, errOut)
 	case "version":
 		v := app.Version(version)
 		_, err = fmt.Fprintf(out, "slipway %s %s %s\n", v.Version, v.Commit, v.Go)

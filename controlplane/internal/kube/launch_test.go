@@ -141,6 +141,23 @@ func TestAQuotaOnPodsIsNamedByTheDryRun(t *testing.T) {
 	}
 }
 
+func TestARehearsalAsksForTheJobTooAndLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	tk, a := r.attempt()
+	if err := r.client.Rehearse(t.Context(), tk, a); err != nil {
+		t.Fatal(err)
+	}
+	left := have(server.api.BatchV1().Jobs(r.namespace).List(t.Context(), metav1.ListOptions{}))(t)
+	if len(left.Items) != 0 {
+		t.Errorf("%d jobs are left", len(left.Items))
+	}
+	r.quota(corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")})
+	if err := r.client.DryRun(t.Context(), tk, a); err != nil {
+		t.Fatalf("the pod alone: %v", err)
+	}
+	wantRefusal(t, r.client.Rehearse(t.Context(), tk, a), task.RefusedQuota, "exceeded quota")
+}
+
 func TestThePodPassesTheStrictestPodSecurity(t *testing.T) {
 	r := newRig(t)
 	strict := r.namespace + "-strict"

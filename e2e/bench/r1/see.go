@@ -2,6 +2,7 @@ package r1
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +110,15 @@ func (w *jobWatch) completed(job string) (time.Time, bool) {
 	defer w.mu.Unlock()
 	at, ok := w.seen[job]
 	return at, ok
+}
+
+// linger gives Jobs so long to be seen complete. The Job controller may take minutes where a write of it met another.
+func (w *jobWatch) linger(jobs []string, most time.Duration) {
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if !slices.ContainsFunc(jobs, func(job string) bool { _, ok := w.completed(job); return !ok }) {
+			return
+		}
+	}
 }
 
 // wait returns when each of these Jobs was seen complete.

@@ -318,7 +318,10 @@ func TestAnExpiredWatchIsFollowedByAFreshListAndOneLine(t *testing.T) {
 	r.bind(pod)
 	r.running(pod)
 	within(t, 20*time.Second, "the end of the gap", func(context.Context) bool { return r.client.Gap() == 0 })
-	if begun, ended := told.count("the cluster is not heard"), told.count("the cluster is heard again"); begun == 0 || begun > 4 || ended != begun {
-		t.Errorf("%d gaps begun and %d ended are told for 4 answers:\n%s", begun, ended, told.String())
+	// The stream under an answer breaks off too, which a slow machine hears as a gap of its own.
+	const answers = 4
+	expired, begun, ended := strings.Count(told.String(), "a fault: Expired"), told.count("the cluster is not heard"), told.count("the cluster is heard again")
+	if expired == 0 || expired > answers || begun > 2*answers || ended != begun {
+		t.Errorf("%d gaps begun, %d of them expired, and %d ended are told for %d answers:\n%s", begun, expired, ended, answers, told.String())
 	}
 }

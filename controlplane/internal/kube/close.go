@@ -20,8 +20,9 @@ import (
 // first. On the straight line that is one patch each. It is called again until it succeeds.
 func (c *Client) Close(ctx context.Context, a task.Attempt) error {
 	f := c.cache.find(a)
-	if len(f.pods) == 0 || len(f.jobs) == 0 && a.JobName != "" {
-		// Deleted, closed before by a call whose answer was lost, or a cache that is behind: the server knows.
+	if len(f.pods) == 0 || len(f.jobs) == 0 && a.JobName != "" || f.running() {
+		// Deleted, closed before by a call whose answer was lost, or a cache that is behind: the server knows. What the
+		// cache alone shows as running is not deleted: it may have ended well, with a log that people want to read.
 		var err error
 		if f, err = c.find(ctx, a, true); err != nil {
 			return err

@@ -245,6 +245,27 @@ func TestClosingStopsWhatCouldStillRun(t *testing.T) {
 	})
 }
 
+func TestClosingByACacheThatIsBehindDeletesNothing(t *testing.T) {
+	r := newRig(t)
+	_, a, pod := r.launch()
+	r.bind(pod)
+	r.running(pod)
+	before := r.client.cache.find(a).pods[0]
+	r.ends(pod, corev1.ContainerStateTerminated{ExitCode: 0, Reason: "Completed"})
+	if err := r.client.cache.pods[r.namespace].GetIndexer().Update(before); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.Close(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if job := r.job(a); job.DeletionTimestamp != nil || job.Labels[LabelState] != StateClosed {
+		t.Errorf("the job is being deleted: %v, state %q", job.DeletionTimestamp, job.Labels[LabelState])
+	}
+	if is := r.fresh(pod); is.DeletionTimestamp != nil || slices.Contains(is.Finalizers, Finalizer) {
+		t.Errorf("the pod is being deleted: %v, finalizers %v", is.DeletionTimestamp, is.Finalizers)
+	}
+}
+
 func TestEvidenceSurvivesEveryKindOfDelete(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()

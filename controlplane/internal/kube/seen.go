@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,11 @@ import (
 type found struct {
 	jobs []*batchv1.Job
 	pods []*corev1.Pod
+}
+
+// running reports whether a pod of it has not ended.
+func (f found) running() bool {
+	return slices.ContainsFunc(f.pods, func(p *corev1.Pod) bool { return !seenPod(p).Ended() })
 }
 
 // Observe shows what the cluster has of a: from the cache, or read from the API server just now.

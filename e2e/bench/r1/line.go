@@ -17,7 +17,7 @@ import (
 // line measures the straight line of a Task at 25 submits a second: to its Job, from its pod's end to the end that the API
 // shows, and what the API server was asked on the way.
 func line(t testing.TB, b *bench) {
-	const seconds = 16
+	const seconds = 12
 	rate := part(25)
 	b.submitAt(t, rate, 2, nil) // connections, caches and the dry run of the template
 	for range rounds() {
@@ -27,7 +27,7 @@ func line(t testing.TB, b *bench) {
 		p := b.pollEnds(t)
 		ids := b.submitAt(t, rate, seconds, nil)
 		b.settled(t)
-		watch.linger(b.jobs(t, ids), 20*time.Second)
+		watch.linger(b.jobs(t, ids), 10*time.Second)
 		p.stop()
 		watch.stop()
 		b.lineFound(t, ids, p, watch, b.audit.read(t))

@@ -50,8 +50,8 @@ var scenes = []struct {
 	play func(t testing.TB, b *bench)
 }{
 	{"line at 25/s", line},
-	{"throughput, tuned", func(t testing.TB, b *bench) { throughput(t, b, true, part(600)) }},
-	{"throughput, stock", func(t testing.TB, b *bench) { throughput(t, b, false, part(50)) }},
+	{"throughput, tuned", func(t testing.TB, b *bench) { throughput(t, b, true, part(300)) }},
+	{"throughput, stock", func(t testing.TB, b *bench) { throughput(t, b, false, part(40)) }},
 	{"kill of a replica", kill},
 	{"memory", memory},
 }

@@ -14,7 +14,7 @@ import (
 // noCluster stands where the cluster would: one user, whose token it knows, may do everything, and no Job can be launched.
 type noCluster struct{ token string }
 
-// User is who the one token is.
+// localUser is whose the one token is.
 const localUser = "dev"
 
 // ReviewToken knows the one token.

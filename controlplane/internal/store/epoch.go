@@ -49,12 +49,8 @@ func (w *submit) epochs(tx *gorm.DB) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	var rows []epochRow
-	for lanes, parts := range wanted {
-		rows = append(rows, epochRow{lanes, parts})
-	}
 	var kept []string
-	if err := query(tx, "epoch/keep", args{"epochs": jsonOf(rows)}, &kept); err != nil {
+	if err := query(tx, "epoch/keep", args{"epochs": epochsOf(wanted)}, &kept); err != nil {
 		return err
 	}
 	for _, lanes := range kept {
@@ -85,10 +81,15 @@ func (w *submit) turn(tx *gorm.DB, wanted map[string]int, first map[string]*entr
 	if len(clash) > 0 {
 		return conflict(clash...)
 	}
-	rows := make([]epochRow, 0, len(wanted))
-	for lanes, parts := range wanted {
-		rows = append(rows, epochRow{lanes, parts})
-	}
-	_, err := exec(tx, "epoch/turn", args{"epochs": jsonOf(rows)})
+	_, err := exec(tx, "epoch/turn", args{"epochs": epochsOf(wanted)})
 	return err
+}
+
+// epochsOf writes as a recordset into how many parts lanes are cut.
+func epochsOf(parts map[string]int) string {
+	rows := make([]epochRow, 0, len(parts))
+	for lanes, n := range parts {
+		rows = append(rows, epochRow{lanes, n})
+	}
+	return jsonOf(rows)
 }

@@ -1,0 +1,4 @@
+-- +goose Up
+
+-- This number is kept for another change.
+SELECT 1;

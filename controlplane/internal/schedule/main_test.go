@@ -1,12 +1,10 @@
 package schedule
 
 import (
-	"archive/zip"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -60,24 +58,3 @@ func content(name string) ([]byte, error) {
 	defer in.Close()
 	return io.ReadAll(in)
 }
-
-// sameData compares the built-in zone data with another archive, member by member: the packing may differ.
-func sameData(other string) error {
-	archive, err := zip.OpenReader(other)
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-	for _, f := range archive.File {
-		if f.FileInfo().IsDir() || f.Name == "Factory" {
-			continue
-		}
-		ours := zoneFiles()[f.Name]
-		if ours == nil || ours.CRC32 != f.CRC32 {
-			return fmt.Errorf("%s is missing or differs", f.Name)
-		}
-	}
-	return nil
-}
-
-func goroot() string { return runtime.GOROOT() } //nolint:staticcheck // the data of the toolchain that runs the test is what is compared with

@@ -14,9 +14,8 @@ import (
 
 // zoneData is lib/time/zoneinfo.zip of the Go toolchain, the same data that time/tzdata embeds. It is embedded here
 // because time.LoadLocation reads ZONEINFO and the machine's own files first, and two replicas that differ in those would
-// fire at different instants.
+// fire at different instants. Newer data is a change of its own: cp "$(go env GOROOT)/lib/time/zoneinfo.zip" .
 //
-//go:generate sh -c "cp \"$(go env GOROOT)/lib/time/zoneinfo.zip\" . && chmod 644 zoneinfo.zip"
 //go:embed zoneinfo.zip
 var zoneData []byte
 

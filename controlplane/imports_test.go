@@ -15,7 +15,7 @@ import (
 const module = "slipway.dev/slipway/"
 
 // concerns are the packages that only app joins (DESIGN 10.1).
-var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell"}
+var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell", "firing"}
 
 // mayImport lists, per package below the module, the packages of ours that it may import. What is not listed here is
 // refused, so that a new arrow is a decision.
@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"controlplane/internal/reconcile": {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},
 	"controlplane/internal/schedule":  nil,
 	"controlplane/internal/settle":    {"controlplane/internal/loop"},
+	"controlplane/internal/firing":    {"pkg/task", "controlplane/internal/loop", "controlplane/internal/schedule"},
 	"controlplane/internal/kinds":     {"pkg/task"},
 	"controlplane/internal/auth":      {"pkg/task"},
 	"controlplane/internal/tell":      {"pkg/task"},

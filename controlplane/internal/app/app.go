@@ -16,6 +16,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/controlplane/internal/certs"
 	"slipway.dev/slipway/controlplane/internal/dispatch"
+	"slipway.dev/slipway/controlplane/internal/firing"
 	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/controlplane/internal/kube"
@@ -98,6 +99,8 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 	if p.kinds, err = allKinds(c.Kinds, users, client); err != nil {
 		return err
 	}
+	asked := gatekeeper{client}
+	p.gate = auth.New(auth.Config{Reviewer: asked, Accessor: asked, Audiences: c.Audiences, Keep: c.AuthKeep, Outage: c.AuthOutage})
 	p.counts.registry.MustRegister(gauges{store: db, cluster: client}, tlsGauges{files})
 	server, err := p.edge(ctx)
 	if err != nil {
@@ -120,6 +123,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		{"tell", ends{store: db, tell: p.tell, log: log.With("part", "tell")}.Run},
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
+		{"schedules", loops.schedules.Run},
 		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
 		{"dispatch", loops.dispatcher.Run},
 	}}.run(ctx)
@@ -165,16 +169,22 @@ type plane struct {
 	counts  *counts
 	tell    *tell.Teller
 	kinds   *kinds.Registry
+	gate    *auth.Gate
+}
+
+func (p plane) timetable() timetable {
+	return timetable{store: p.store, kinds: p.kinds, gate: p.gate, counts: p.counts}
 }
 
 // edge makes the HTTP server; it is not ready once ctx is done.
 func (p plane) edge(ctx context.Context) (*http.Server, error) {
-	gate := gatekeeper{p.cluster}
 	e := edge{store: p.store, counts: p.counts}
+	times := p.timetable()
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
-		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep, Outage: p.config.AuthOutage}),
+		Gate:      p.gate,
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
 		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Freezer: standing{p.store}, Lanes: standing{p.store}, Audit: e,
+		Schedules: times, Calendars: times, Timer: times,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store, p.tell},
 		Pods:       pods{p.cluster},
@@ -236,6 +246,7 @@ type loops struct {
 	reconciler *reconcile.Reconciler
 	dispatcher *dispatch.Dispatcher
 	settler    *settle.Settler
+	schedules  *firing.Runner
 }
 
 func (p plane) loops() loops {
@@ -256,6 +267,10 @@ func (p plane) loops() loops {
 	})
 	l.settler = settle.New(settle.Config{
 		Steps: p.store, Lanes: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
+	})
+	times := p.timetable()
+	l.schedules = firing.New(firing.Config{
+		Book: times, Rights: times, Wakes: p.store.ScheduleWakes(), Log: p.log.With("part", "schedules"), Poll: p.config.SettleTick,
 	})
 	return l
 }

@@ -23,6 +23,7 @@ type counts struct {
 	finished  *prometheus.CounterVec
 	lostRows  *prometheus.CounterVec
 	told      *prometheus.CounterVec
+	fires     *prometheus.CounterVec
 	requests  *prometheus.HistogramVec
 }
 
@@ -45,12 +46,15 @@ func newCounts() *counts {
 		told: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_object_events_total", Help: "Events on the objects that Tasks name: sent, failed, or dropped because too many waited.",
 		}, []string{"result"}),
+		fires: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_schedule_fires_total", Help: "Instants of schedules that were decided here, by what became of them.",
+		}, []string{"outcome"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "slipway_http_request_seconds", Help: "Requests, from the first byte to the answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method", "status"}),
 	}
-	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.told, c.requests, collectors.NewGoCollector(),
+	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.told, c.fires, c.requests, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return c
 }

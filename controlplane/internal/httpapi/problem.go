@@ -73,6 +73,9 @@ func problemOf(err error) answer {
 		changed   *ChangedError
 		missing   *MissingLogError
 		tooLarge  *http.MaxBytesError
+		rule      *RuleError
+		used      *CalendarUsedError
+		notFired  *NotFiredError
 	)
 	switch {
 	case errors.As(err, &bad):
@@ -89,6 +92,18 @@ func problemOf(err error) answer {
 		return problem(http.StatusNotFound, "not_found", "there is no such thing, or it is not yours to see")
 	case errors.As(err, &missing):
 		return problem(http.StatusNotFound, missing.Reason, missing.Message)
+	case errors.As(err, &rule):
+		return problem(http.StatusBadRequest, "bad_rule", "the rule does not parse, or can never fire", wireFields(rule.Fields)...)
+	case errors.Is(err, ErrRevision):
+		return problem(http.StatusPreconditionFailed, "changed", "it was changed since the revision that If-Match names, or is being changed without end")
+	case errors.Is(err, ErrTaken):
+		return problem(http.StatusConflict, "name_taken", "the namespace has one of that name", field("/name", "is taken"))
+	case errors.As(err, &used):
+		return problem(http.StatusConflict, "in_use", used.Error())
+	case errors.As(err, &notFired):
+		a := problem(http.StatusConflict, notFired.Outcome, notFired.Why)
+		a.Task = notFired.Task
+		return a
 	case errors.As(err, &conflict):
 		a := conflicting(conflict)
 		var located *locatedError

@@ -95,7 +95,8 @@ type ScheduleInput struct {
 	Calendars []Calendar // those that hold for it
 	Missing   []string   // names of calendars that are not there
 	Now       time.Time
-	Live      []string // ids of its Tasks that have not ended
+	Live      []string    // ids of its Tasks that have not ended
+	Done      []time.Time // of a range that was asked about: what has fired
 }
 
 // SchedulePlan is what a planner decided.

@@ -21,7 +21,8 @@ FROM (SELECT slipway.stamp() AS at) c, jsonb_to_record(CAST(@columns AS jsonb)) 
 SELECT * FROM slipway.schedules WHERE next_at <= slipway.now() ORDER BY next_at, key LIMIT @limit;
 
 -- name: lock_due
-SELECT * FROM slipway.schedules WHERE next_at <= slipway.now() ORDER BY next_at, key LIMIT @limit
+SELECT * FROM slipway.schedules WHERE next_at <= slipway.now() AND (@any OR id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid)))
+ORDER BY next_at, key LIMIT @limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: lock
@@ -37,6 +38,12 @@ FROM slipway.schedules WHERE next_at > slipway.now();
 SELECT t.schedule, t.id FROM slipway.tasks t
 WHERE t.schedule IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid)) AND t.state IN ('queued', 'running')
 ORDER BY t.key;
+
+-- name: done
+SELECT fire_at AS at FROM slipway.tasks WHERE schedule = CAST(@id AS uuid) AND fire_at >= @from AND fire_at < @to
+UNION
+SELECT f.at FROM slipway.schedule_fires f JOIN slipway.schedules s ON s.key = f.schedule
+WHERE s.id = CAST(@id AS uuid) AND f.task IS NOT NULL AND f.at >= @from AND f.at < @to;
 
 -- name: calendars
 SELECT namespace, name, windows, for_all, note, revision, changed_by, changed_at FROM slipway.calendars

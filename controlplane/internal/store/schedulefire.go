@@ -37,14 +37,14 @@ func (s *Store) DueSchedules(ctx context.Context, limit int) ([]Schedule, error)
 
 // FireSchedules plans schedules that are due, and stores in one transaction what the plans say: the Tasks, a row of the
 // ledger for each instant, and when to look again. Replicas share the work: a schedule that another one has locked is
-// left to it. What cannot be planned is marked broken, and the others go on.
-func (s *Store) FireSchedules(ctx context.Context, limit int, plan SchedulePlanner) (FiredSchedules, error) {
+// left to it. With only, none but those are looked at. What cannot be planned is marked broken, and the others go on.
+func (s *Store) FireSchedules(ctx context.Context, limit int, only []string, plan SchedulePlanner) (FiredSchedules, error) {
 	var out FiredSchedules
 	var e effects
 	err := s.inTx(ctx, func(tx *gorm.DB) error {
 		out, e = FiredSchedules{}, effects{}
 		var rows []scheduleRow
-		if err := query(tx, "schedule/lock_due", args{"limit": limit}, &rows); err != nil {
+		if err := query(tx, "schedule/lock_due", args{"limit": limit, "any": only == nil, "ids": jsonOf(only)}, &rows); err != nil {
 			return err
 		}
 		f := firing{store: s, tx: tx, effects: &e}
@@ -65,20 +65,47 @@ func (s *Store) FireSchedules(ctx context.Context, limit int, plan SchedulePlann
 	return out, nil
 }
 
-// FireSchedule notes what plan says of one schedule, due or not, for a run by hand or a backfill. The audit names who.
-func (s *Store) FireSchedule(ctx context.Context, id, verb, by string, plan SchedulePlanner) ([]ScheduleFire, error) {
-	if !validID(id) {
+// HandFire is what somebody asks of a schedule; the audit names verb and who. From and To, where given, are the range of
+// instants of which the plan has to know whether they have fired.
+type HandFire struct {
+	ID, Verb, By string
+	From, To     time.Time
+}
+
+// FireSchedule notes what plan says of one schedule, due or not, for a run by hand or a backfill.
+func (s *Store) FireSchedule(ctx context.Context, h HandFire, plan SchedulePlanner) ([]ScheduleFire, error) {
+	if !validID(h.ID) {
 		return nil, ErrNotFound
 	}
 	var out []ScheduleFire
-	a := audit{actor: by, verb: verb, resource: "schedules"}
-	err := s.audited(ctx, a, func(tx *gorm.DB, e *effects, a *audit) error {
-		rows, err := lockSchedule(tx, id)
+	first := newID() // the Task of a run by hand has the same id in each try
+	run := func(tx *gorm.DB, e *effects) error {
+		a := audit{actor: h.By, verb: h.Verb, resource: "schedules"}
+		rows, err := lockSchedule(tx, h.ID)
 		if err != nil {
 			return err
 		}
+		var done []struct{ At time.Time }
+		if !h.From.IsZero() {
+			if err := query(tx, "schedule/done", args{"id": h.ID, "from": h.From, "to": h.To}, &done); err != nil {
+				return err
+			}
+		}
 		f := firing{store: s, tx: tx, effects: e}
-		if err := f.plan(rows, plan); err != nil {
+		err = f.plan(rows, func(in ScheduleInput) SchedulePlan {
+			for _, d := range done {
+				in.Done = append(in.Done, d.At.UTC())
+			}
+			p := plan(in)
+			for i := range p.Fires {
+				if item := p.Fires[i].Item; item != nil && item.Task.ID == "" {
+					item.Task.ID = first
+					break
+				}
+			}
+			return p
+		})
+		if err != nil {
 			return err
 		}
 		if err := f.apply(); err != nil {
@@ -87,10 +114,14 @@ func (s *Store) FireSchedule(ctx context.Context, id, verb, by string, plan Sche
 		out = f.fires()
 		a.name, a.namespace = rows[0].Namespace+"/"+rows[0].Name, rows[0].Namespace
 		a.after = firedFacts(out)
-		return nil
+		return a.write(tx)
+	}
+	err := s.announced(ctx, run, func(ctx context.Context) (bool, error) {
+		found, err := s.tasksByID(ctx, []string{first})
+		return len(found) > 0, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s schedule %s: %w", verb, id, err)
+		return nil, fmt.Errorf("%s schedule %s: %w", h.Verb, h.ID, err)
 	}
 	return out, nil
 }
@@ -218,19 +249,26 @@ func readAround(tx *gorm.DB, rows []scheduleRow) (around, error) {
 
 func (a around) input(s Schedule) ScheduleInput {
 	in := ScheduleInput{Schedule: s, Now: a.now, Live: a.live[s.ID]}
-	for _, c := range a.calendars {
+	in.Calendars, in.Missing = CalendarsOf(s, a.calendars)
+	return in
+}
+
+// CalendarsOf picks the calendars that hold for a schedule: those that it names, of its namespace before those of all, and
+// those for all schedules. Missing are names that nothing has.
+func CalendarsOf(s Schedule, all []Calendar) (holding []Calendar, missing []string) {
+	for _, c := range all {
 		own := c.Namespace == s.Namespace
-		shadowed := !own && slices.ContainsFunc(a.calendars, func(o Calendar) bool { return o.Namespace == s.Namespace && o.Name == c.Name })
+		shadowed := !own && slices.ContainsFunc(all, func(o Calendar) bool { return o.Namespace == s.Namespace && o.Name == c.Name })
 		if named := slices.Contains(s.Calendars, c.Name) && !shadowed; (own || c.Namespace == "") && (named || c.ForAll) {
-			in.Calendars = append(in.Calendars, c)
+			holding = append(holding, c)
 		}
 	}
 	for _, name := range s.Calendars {
-		if !slices.ContainsFunc(in.Calendars, func(c Calendar) bool { return c.Name == name }) {
-			in.Missing = append(in.Missing, name)
+		if !slices.ContainsFunc(holding, func(c Calendar) bool { return c.Name == name }) {
+			missing = append(missing, name)
 		}
 	}
-	return in
+	return holding, missing
 }
 
 // apply stores what was planned.
@@ -281,10 +319,14 @@ func (f *firing) submit(due []*ScheduleFire) error {
 	if len(due) > 1 {
 		alone := slices.Clone(due)
 		slices.SortStableFunc(alone, func(a, b *ScheduleFire) int { return strings.Compare(a.Item.Task.Lane, b.Item.Task.Lane) })
+		out := map[string]bool{} // what was refused, and cannot be waited for
 		for _, fire := range alone {
+			id := fire.Item.Task.ID
+			fire.Item.After = slices.DeleteFunc(fire.Item.After, func(id string) bool { return out[id] })
 			if err := f.submit([]*ScheduleFire{fire}); err != nil {
 				return err
 			}
+			out[id] = fire.Task == ""
 		}
 		return nil
 	}

@@ -13,12 +13,12 @@ import (
 
 // ScheduleFilter narrows a list of schedules; empty fields do not filter.
 type ScheduleFilter struct {
-	Namespace, Owner string
-	Labels           map[string]string
-	Enabled          *bool
-	Unhealthy        bool   // only those that are broken
-	Cursor           string // SchedulePage.Next of the page before
-	Limit            int    // 1 to 500; 0: 50
+	Namespace, Name, Owner string
+	Labels                 map[string]string
+	Enabled                *bool
+	Broken                 bool
+	Cursor                 string // SchedulePage.Next of the page before
+	Limit                  int    // 1 to 500; 0: 50
 }
 
 // SchedulePage is one page of schedules, by namespace and name.
@@ -82,7 +82,9 @@ func (s *Store) Schedules(ctx context.Context, f ScheduleFilter) (SchedulePage, 
 }
 
 func (f ScheduleFilter) narrow(db *gorm.DB) (*gorm.DB, error) {
-	for _, c := range []struct{ column, value string }{{"namespace", f.Namespace}, {"owner", f.Owner}} {
+	for _, c := range []struct{ column, value string }{
+		{"namespace", f.Namespace}, {"name", f.Name}, {"owner", f.Owner},
+	} {
 		if c.value != "" {
 			db = db.Where(c.column+" = ?", c.value)
 		}
@@ -93,7 +95,7 @@ func (f ScheduleFilter) narrow(db *gorm.DB) (*gorm.DB, error) {
 	if f.Enabled != nil {
 		db = db.Where("enabled = ?", *f.Enabled)
 	}
-	if f.Unhealthy {
+	if f.Broken {
 		db = db.Where("broken <> ''")
 	}
 	if f.Cursor != "" {

@@ -62,7 +62,7 @@ func (d database) schedule(s store.Schedule) store.Schedule {
 
 func (d database) fire() store.FiredSchedules {
 	d.t.Helper()
-	out, err := d.FireSchedules(d.t.Context(), 1000, plain)
+	out, err := d.FireSchedules(d.t.Context(), 1000, nil, plain)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestWhatARuleRefusesKeepsNoOtherScheduleFromItsFire(t *testing.T) {
 		all = append(all, d.schedule(every(fmt.Sprint(i), time.Minute)))
 	}
 	d.advance(time.Minute)
-	out, err := d.FireSchedules(t.Context(), 100, func(in store.ScheduleInput) store.SchedulePlan {
+	out, err := d.FireSchedules(t.Context(), 100, nil, func(in store.ScheduleInput) store.SchedulePlan {
 		p := plain(in)
 		if in.Schedule.Name == "2" {
 			it := busy
@@ -201,7 +201,7 @@ func TestARowThatIsBrokenBehindTheAPIsBackIsMarkedAndTheOthersRunOn(t *testing.T
 		INSERT INTO slipway.schedules (namespace, name, every, template, labels) VALUES ('ns', 'labels', 60, '{}', '[1]');
 		INSERT INTO slipway.schedules (namespace, name, every, template, calendars) VALUES ('ns', 'calendars', 60, '{}', '{"a": 1}')`)
 	d.advance(time.Minute)
-	out, err := d.FireSchedules(t.Context(), 100, func(in store.ScheduleInput) store.SchedulePlan {
+	out, err := d.FireSchedules(t.Context(), 100, nil, func(in store.ScheduleInput) store.SchedulePlan {
 		if in.Schedule.Name == "huge" {
 			panic("no such length")
 		}
@@ -213,7 +213,7 @@ func TestARowThatIsBrokenBehindTheAPIsBackIsMarkedAndTheOthersRunOn(t *testing.T
 	if n := value[int](d, "SELECT count(*) FROM slipway.schedules WHERE broken <> '' AND next_at IS NULL"); n != 6 {
 		t.Errorf("%d are marked", n)
 	}
-	page, err := d.Schedules(t.Context(), store.ScheduleFilter{Unhealthy: true})
+	page, err := d.Schedules(t.Context(), store.ScheduleFilter{Broken: true})
 	if err != nil || len(page.Schedules) != 6 {
 		t.Errorf("the list shows %d broken ones, %v", len(page.Schedules), err)
 	}
@@ -237,7 +237,7 @@ func TestAScheduleThatIsDueAtOnceForEverIsBrokenAndDoesNotSpin(t *testing.T) {
 	d.advance(time.Minute)
 	stuck := func(store.ScheduleInput) store.SchedulePlan { return store.SchedulePlan{Next: time.Unix(1, 0)} }
 	for range 3 {
-		if _, err := d.FireSchedules(t.Context(), 10, stuck); err != nil {
+		if _, err := d.FireSchedules(t.Context(), 10, nil, stuck); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -311,7 +311,7 @@ func TestConcurrentChangesAndTheFiringLoseNothingOfEachOther(t *testing.T) {
 				return
 			default:
 			}
-			out, err := d.FireSchedules(context.Background(), 10, plain)
+			out, err := d.FireSchedules(context.Background(), 10, nil, plain)
 			if err != nil {
 				t.Error(err)
 				return
@@ -389,7 +389,7 @@ func TestAThousandSchedulesOfOneMinuteFireOnceEachWhoeverRaces(t *testing.T) {
 	for _, s := range replicas {
 		all.Go(func() {
 			for {
-				out, err := s.FireSchedules(context.Background(), 100, plain)
+				out, err := s.FireSchedules(context.Background(), 100, nil, plain)
 				if err != nil {
 					t.Error(err)
 					return
@@ -432,7 +432,7 @@ func TestAReplicaThatFreezesWhileItFiresIsOvertakenAndDoublesNothing(t *testing.
 	inside, wake, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		first := true
-		_, err := frozen.FireSchedules(context.Background(), 10, func(in store.ScheduleInput) store.SchedulePlan {
+		_, err := frozen.FireSchedules(context.Background(), 10, nil, func(in store.ScheduleInput) store.SchedulePlan {
 			if first {
 				first = false
 				close(inside)
@@ -481,7 +481,7 @@ func TestABackfillMakesUpForAMissedInstantAndRepeatsNone(t *testing.T) {
 		return p
 	}
 	before := d.reread(s)
-	got, err := d.FireSchedule(t.Context(), s.ID, "backfill", "alice", backfill)
+	got, err := d.FireSchedule(t.Context(), store.HandFire{ID: s.ID, Verb: "backfill", By: "alice"}, backfill)
 	if err != nil || len(got) != 1 || got[0].Task == "" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -526,7 +526,7 @@ func TestACalendarHoldsForWhoNamesItAndStaysWhileNamed(t *testing.T) {
 		t.Errorf("it is held by %v, misses %v", got, saw.Missing)
 	}
 	set(store.Calendar{Namespace: "ns", Name: "holidays"})
-	if out, err := d.FireSchedules(t.Context(), 10, look); err != nil || out.Looked != 1 {
+	if out, err := d.FireSchedules(t.Context(), 10, nil, look); err != nil || out.Looked != 1 {
 		t.Fatalf("after a change of its calendar: %+v, %v", out, err)
 	}
 	if got := names(); !slices.Equal(got, []string{"/everywhere", "ns/holidays"}) {

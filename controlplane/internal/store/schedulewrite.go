@@ -208,8 +208,20 @@ func (s *Store) noteMissed(tx *gorm.DB, e *effects, rows []scheduleRow, plan Sch
 // differing are the columns that a change makes different.
 func differing(was, now Schedule) map[string]any {
 	before, after := was.columns(), now.columns()
-	maps.DeleteFunc(after, func(name string, v any) bool { return reflect.DeepEqual(before[name], v) })
+	maps.DeleteFunc(after, func(name string, v any) bool {
+		if name == "template" || name == "blackouts" { // the database writes JSON in its own way
+			return sameJSON(before[name], v)
+		}
+		return reflect.DeepEqual(before[name], v)
+	})
 	return after
+}
+
+func sameJSON(a, b any) bool {
+	one, _ := a.(string)
+	other, _ := b.(string)
+	var x, y any
+	return json.Unmarshal([]byte(one), &x) == nil && json.Unmarshal([]byte(other), &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // DeleteSchedule removes a schedule with its ledger; its Tasks stay.

@@ -18,7 +18,8 @@ FROM (SELECT slipway.stamp() AS at) c, jsonb_to_record(CAST(@columns AS jsonb)) 
 
 -- name: due
 -- What is to be looked at, for the rights that its fires need; nothing is locked.
-SELECT * FROM slipway.schedules WHERE next_at <= slipway.now() ORDER BY next_at, key LIMIT @limit;
+SELECT id, namespace, name, template, rights, revision FROM slipway.schedules
+WHERE next_at <= slipway.now() ORDER BY next_at, key LIMIT @limit;
 
 -- name: lock_due
 SELECT * FROM slipway.schedules WHERE next_at <= slipway.now() AND (@any OR id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid)))

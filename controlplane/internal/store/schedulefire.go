@@ -22,15 +22,20 @@ type FiredSchedules struct {
 	NextIn time.Duration  // until the next one is due; 0: none is
 }
 
-// DueSchedules lists schedules that are due, without a lock: for what has to be asked of others before they fire.
+// DueSchedules lists schedules that are due, without a lock, for what has to be asked of others before they fire: id,
+// namespace, name, template, rights and revision.
 func (s *Store) DueSchedules(ctx context.Context, limit int) ([]Schedule, error) {
-	var rows []scheduleRow
+	var rows []struct {
+		ID, Namespace, Name string
+		Template, Rights    []byte
+		Revision            int64
+	}
 	if err := query(s.db.WithContext(ctx), "schedule/due", args{"limit": limit}, &rows); err != nil {
 		return nil, classify(ctx, fmt.Errorf("read due schedules: %w", err))
 	}
 	out := make([]Schedule, len(rows))
 	for i, r := range rows {
-		out[i], _ = r.schedule() // what cannot be read is marked by the firing
+		out[i] = Schedule{ID: r.ID, Namespace: r.Namespace, Name: r.Name, Template: r.Template, Rights: r.Rights, Revision: r.Revision}
 	}
 	return out, nil
 }

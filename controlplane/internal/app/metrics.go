@@ -80,12 +80,13 @@ var (
 	runningDesc   = prometheus.NewDesc("slipway_queue_running", "Live attempts of a queue.", []string{"queue"}, nil)
 	callsDesc     = prometheus.NewDesc("slipway_cluster_calls_total", "Requests to the API server.", []string{"verb", "resource"}, nil)
 	syncDesc      = prometheus.NewDesc("slipway_cluster_sync_age_seconds", "Silence of the quietest watch; absent until each was filled.", nil, nil)
+	schedulesDesc = prometheus.NewDesc("slipway_schedules_unhealthy", "Schedules that need somebody: broken, or late with a success that is expected.", []string{"because"}, nil)
 	deadlocksDesc = prometheus.NewDesc("slipway_database_deadlocks_total", "Transactions that the database ended as a deadlock.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, schedulesDesc, deadlocksDesc} {
 		out <- d
 	}
 }
@@ -101,6 +102,10 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(deadlocksDesc, prometheus.CounterValue, float64(g.store.Deadlocks()))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
+	if h, err := g.store.ScheduleHealth(ctx); err == nil {
+		out <- prometheus.MustNewConstMetric(schedulesDesc, prometheus.GaugeValue, float64(h.Broken), "broken")
+		out <- prometheus.MustNewConstMetric(schedulesDesc, prometheus.GaugeValue, float64(h.Late), "late")
+	}
 	queues, err := g.store.Queues(ctx)
 	if err != nil {
 		return // the rest of the scrape is worth more than an error

@@ -70,6 +70,7 @@ const (
 // Runner fires. Make it with New.
 type Runner struct {
 	cfg        Config
+	atOnce     int // schedules in one transaction: fewer after trouble, until passes succeed again
 	complaints loop.Complaints
 }
 
@@ -78,7 +79,7 @@ func New(cfg Config) *Runner {
 	if cfg.Poll <= 0 {
 		cfg.Poll = defaultPoll
 	}
-	return &Runner{cfg: cfg, complaints: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable}}
+	return &Runner{cfg: cfg, atOnce: limit, complaints: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable}}
 }
 
 // Run fires what is due, at the instant that the next one is due, at each wake and at each poll, until ctx is done.
@@ -117,10 +118,12 @@ func (r *Runner) fire(ctx context.Context) time.Duration {
 		verdicts := r.ask(ctx, due)
 		pass := Pass{More: true}
 		for unasked := 0; pass.More && ctx.Err() == nil; unasked += pass.Unasked {
-			if pass, err = r.cfg.Book.Fire(ctx, limit, verdicts); err != nil {
+			if pass, err = r.cfg.Book.Fire(ctx, r.atOnce, verdicts); err != nil {
+				r.atOnce = max(1, r.atOnce/4)
 				r.complaints.Warn(ctx, "fire schedules", err)
 				return 0
 			}
+			r.atOnce = min(limit, 2*r.atOnce)
 			if unasked > limit {
 				return 0
 			}

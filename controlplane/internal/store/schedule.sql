@@ -89,10 +89,17 @@ SELECT t.schedule, max(t.ended_at) AS at FROM slipway.schedules s CROSS JOIN LAT
 WHERE s.id IN (SELECT CAST(jsonb_array_elements_text(CAST(@ids AS jsonb)) AS uuid))
 GROUP BY t.schedule;
 
+-- name: health
+SELECT count(*) AS total, count(*) FILTER (WHERE s.broken <> '') AS broken, count(*) FILTER (WHERE s.enabled AND s.expect_within > 0
+    AND extract(epoch FROM slipway.now() - GREATEST(s.enabled_at, (
+        SELECT t.ended_at FROM slipway.tasks t WHERE t.schedule = s.id AND t.state = 'succeeded' ORDER BY t.ended_at DESC LIMIT 1)))
+        > s.expect_within) AS late
+FROM slipway.schedules s;
+
 -- name: look_again
 -- The schedules that a calendar may hold back are looked at anew. An empty namespace is all of them.
 UPDATE slipway.schedules SET next_at = slipway.now()
-WHERE next_at IS NOT NULL AND (@namespace = '' OR namespace = @namespace) AND (@all OR calendars @> jsonb_build_array(CAST(@name AS text)));
+WHERE enabled AND (next_at IS NOT NULL OR broken <> '') AND (@namespace = '' OR namespace = @namespace) AND (@all OR calendars @> jsonb_build_array(CAST(@name AS text)));
 
 -- name: set_calendar
 INSERT INTO slipway.calendars AS c (namespace, name, windows, for_all, note, changed_by, changed_at)

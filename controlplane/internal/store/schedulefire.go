@@ -14,6 +14,9 @@ import (
 // scheduleCaller stores the Tasks of fires, in the audit; each Task names its schedule.
 const scheduleCaller = "slipway:schedules"
 
+// notedAtOnce is how many instants one statement notes.
+const notedAtOnce = 2000
+
 // FiredSchedules is what one pass has done.
 type FiredSchedules struct {
 	Looked int            // schedules that were planned
@@ -427,8 +430,9 @@ func (f *firing) write() error {
 		}
 		states = append(states, st)
 	}
-	if len(fires) > 0 {
-		if _, err := exec(f.tx, "schedule/note", args{"fires": jsonOf(fires)}); err != nil {
+	// After a long stop there are many, and each statement has its time limit.
+	for part := range slices.Chunk(fires, notedAtOnce) {
+		if _, err := exec(f.tx, "schedule/note", args{"fires": jsonOf(part)}); err != nil {
 			return err
 		}
 	}

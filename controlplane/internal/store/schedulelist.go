@@ -146,6 +146,17 @@ func (s *Store) joined(ctx context.Context, rows []scheduleRow) ([]Schedule, err
 	return out, nil
 }
 
+// ScheduleHealth counts schedules: all, those that are broken, and those without a success for longer than is expected.
+type ScheduleHealth struct{ Total, Broken, Late int }
+
+// ScheduleHealth counts schedules by their health.
+func (s *Store) ScheduleHealth(ctx context.Context) (h ScheduleHealth, err error) {
+	if err := query(s.db.WithContext(ctx), "schedule/health", nil, &h); err != nil {
+		return h, classify(ctx, fmt.Errorf("count schedules: %w", err))
+	}
+	return h, nil
+}
+
 // FirePage is a page of a ledger, newest first.
 type FirePage struct {
 	Fires []Fire

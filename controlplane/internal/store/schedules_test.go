@@ -217,7 +217,15 @@ func TestARowThatIsBrokenBehindTheAPIsBackIsMarkedAndTheOthersRunOn(t *testing.T
 	if err != nil || len(page.Schedules) != 6 {
 		t.Errorf("the list shows %d broken ones, %v", len(page.Schedules), err)
 	}
+	if h, err := d.ScheduleHealth(t.Context()); err != nil || h != (store.ScheduleHealth{Total: 26, Broken: 6}) {
+		t.Errorf("health: %+v, %v", h, err)
+	}
+	d.sql("UPDATE slipway.schedules SET expect_within = 30 WHERE name IN ('1', '2', 'nan')")
+	d.sql("UPDATE slipway.tasks SET state = 'succeeded', ended_at = slipway.now() WHERE name = '1'")
 	d.advance(time.Minute)
+	if h, err := d.ScheduleHealth(t.Context()); err != nil || h.Late != 3 {
+		t.Errorf("a minute later: %+v, %v", h, err)
+	}
 	if again := d.fire(); len(again.Fires) != 20 || again.Looked != 20 {
 		t.Errorf("then %d fires of %d", len(again.Fires), again.Looked)
 	}

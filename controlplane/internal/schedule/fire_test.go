@@ -280,3 +280,19 @@ func TestTheLedgerSaysGapWhereSpringLeavesOutAllThatIsNamed(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 }
+
+func BenchmarkPlanOfOneDueInstant(b *testing.B) {
+	s := half(b, Policy{Spread: time.Minute})
+	s.Rule = mustParse(b, "*/30 * * * *", "Europe/Berlin")
+	for b.Loop() {
+		s.Plan(clockAt("09:31"))
+	}
+}
+
+func BenchmarkPlanAfterThirtyYearsOfEveryMinute(b *testing.B) {
+	s := Schedule{ID: "s", Rule: mustParse(b, "* * * * *", "Europe/Berlin"), Enabled: true, Since: anchor}
+	now := anchor.AddDate(30, 0, 0)
+	for b.Loop() {
+		s.Plan(now)
+	}
+}

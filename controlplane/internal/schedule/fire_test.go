@@ -64,6 +64,7 @@ func TestEachMissedPolicyDoesWhatItSaysAfterAStop(t *testing.T) {
 		{Policy{Missed: MissedSkip}, "12:01", "fired 12:00; skipped 09:30 10:00 10:30 11:00 11:30; next 12:30"},
 		{Policy{Missed: MissedSkip}, "12:02", "skipped 09:30 10:00 10:30 11:00 11:30 12:00; next 12:30"},
 		{Policy{Missed: MissedSkip, Window: 10 * time.Minute}, "12:10", "fired 12:00; skipped 09:30 10:00 10:30 11:00 11:30; next 12:30"},
+		{Policy{Missed: MissedSkip, Window: 2 * time.Hour, Overlap: OverlapAllow}, "12:10", "fired 12:00; skipped 09:30 10:00 10:30 11:00 11:30; next 12:30"},
 		{Policy{Missed: MissedAll, UpTo: 10, Overlap: OverlapQueue}, "12:10", "fired 09:30 10:00 10:30 11:00 11:30 12:00; next 12:30"},
 		{Policy{Missed: MissedAll, UpTo: 2, Overlap: OverlapQueue}, "12:10", "fired 11:30 12:00; missed 09:30 10:00 10:30 11:00; next 12:30"},
 		{Policy{Missed: MissedAll, UpTo: 10, Window: time.Hour, Overlap: OverlapQueue}, "12:10", "fired 11:30 12:00; missed 09:30 10:00 10:30 11:00; next 12:30"},

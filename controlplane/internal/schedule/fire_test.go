@@ -248,7 +248,7 @@ func TestYearsOffAreCountedAndBounded(t *testing.T) {
 			now := anchor.AddDate(30, 0, 0).Add(time.Second)
 			start := time.Now()
 			plan := s.Plan(now)
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("%s, %+v: took %s", r, p, took)
 			}
 			if len(plan.Entries) != MaxLines+1 {

@@ -64,6 +64,7 @@ func TestEachMissedPolicyDoesWhatItSaysAfterAStop(t *testing.T) {
 		{Policy{Missed: MissedSkip}, "12:01", "fired 12:00; skipped 09:30 10:00 10:30 11:00 11:30; next 12:30"},
 		{Policy{Missed: MissedSkip}, "12:02", "skipped 09:30 10:00 10:30 11:00 11:30 12:00; next 12:30"},
 		{Policy{Missed: MissedSkip, Window: 10 * time.Minute}, "12:10", "fired 12:00; skipped 09:30 10:00 10:30 11:00 11:30; next 12:30"},
+		{Policy{Missed: MissedSkip, Window: 2 * time.Hour, Overlap: OverlapAllow}, "12:10", "fired 12:00; skipped 09:30 10:00 10:30 11:00 11:30; next 12:30"},
 		{Policy{Missed: MissedAll, UpTo: 10, Overlap: OverlapQueue}, "12:10", "fired 09:30 10:00 10:30 11:00 11:30 12:00; next 12:30"},
 		{Policy{Missed: MissedAll, UpTo: 2, Overlap: OverlapQueue}, "12:10", "fired 11:30 12:00; missed 09:30 10:00 10:30 11:00; next 12:30"},
 		{Policy{Missed: MissedAll, UpTo: 10, Window: time.Hour, Overlap: OverlapQueue}, "12:10", "fired 11:30 12:00; missed 09:30 10:00 10:30 11:00; next 12:30"},
@@ -247,7 +248,7 @@ func TestYearsOffAreCountedAndBounded(t *testing.T) {
 			now := anchor.AddDate(30, 0, 0).Add(time.Second)
 			start := time.Now()
 			plan := s.Plan(now)
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("%s, %+v: took %s", r, p, took)
 			}
 			if len(plan.Entries) != MaxLines+1 {
@@ -278,5 +279,21 @@ func TestTheLedgerSaysGapWhereSpringLeavesOutAllThatIsNamed(t *testing.T) {
 	p = s.Plan(time.Date(2026, 3, 29, 1, 0, 5, 0, time.UTC))
 	if len(p.Entries) != 1 || p.Entries[0].Outcome != Fired || p.Entries[0].Note != NoteGap || p.Entries[0].Wall != "2026-03-29T02:30:00" {
 		t.Errorf("got %+v", p)
+	}
+}
+
+func BenchmarkPlanOfOneDueInstant(b *testing.B) {
+	s := half(b, Policy{Spread: time.Minute})
+	s.Rule = mustParse(b, "*/30 * * * *", "Europe/Berlin")
+	for b.Loop() {
+		s.Plan(clockAt("09:31"))
+	}
+}
+
+func BenchmarkPlanAfterThirtyYearsOfEveryMinute(b *testing.B) {
+	s := Schedule{ID: "s", Rule: mustParse(b, "* * * * *", "Europe/Berlin"), Enabled: true, Since: anchor}
+	now := anchor.AddDate(30, 0, 0)
+	for b.Loop() {
+		s.Plan(now)
 	}
 }

@@ -25,7 +25,7 @@ func FuzzParseRefusesByFieldOrGivesARuleThatFires(f *testing.F) {
 	f.Add("", "", int64(-5))
 	f.Add("0 0 * * *", "../../etc/passwd", int64(0))
 	f.Fuzz(func(t *testing.T, text, zone string, every int64) {
-		within(t, "parse", 3*time.Second, func() {
+		within(t, "parse", 10*time.Second, func() {
 			r, err := Parse(Spec{Cron: text, Zone: zone, Every: time.Duration(every), Anchor: anchor})
 			if err != nil {
 				var invalid *InvalidError
@@ -88,7 +88,7 @@ func FuzzNextMovesOnAndAgreesWithCount(f *testing.F) {
 		}
 		from := time.Unix(unix, 0)
 		to := from.Add(time.Duration(width%(40*day)) * time.Second)
-		within(t, "next", 3*time.Second, func() {
+		within(t, "next", 10*time.Second, func() {
 			at := from
 			for range 50 {
 				next, ok := r.Next(at)
@@ -150,7 +150,7 @@ func FuzzPlanIsBoundedAndSettlesOnce(f *testing.F) {
 			}
 		}
 		now := time.Unix(since+off, 0)
-		within(t, "plan", 5*time.Second, func() { checkPlan(t, s, now) })
+		within(t, "plan", 10*time.Second, func() { checkPlan(t, s, now) })
 	})
 }
 

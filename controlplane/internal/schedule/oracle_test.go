@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/binary"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -293,4 +294,55 @@ func randomField(rnd *rand.Rand, u unit) string {
 		list = append(list, strings.ToLower(u.names[rnd.IntN(len(u.names))]))
 	}
 	return strings.Join(list, ",")
+}
+
+// restless makes a zone whose clocks change at each of the moments, to each of the offsets in hours, from offset 0 on.
+func restless(t *testing.T, moments []time.Time, hours ...float64) *time.Location {
+	t.Helper()
+	data := []byte("TZif\x00" + strings.Repeat("\x00", 15))
+	types := len(hours) + 1
+	for _, n := range []int{0, 0, 0, len(moments), types, 4} {
+		data = binary.BigEndian.AppendUint32(data, uint32(n))
+	}
+	for _, at := range moments {
+		data = binary.BigEndian.AppendUint32(data, uint32(at.Unix()))
+	}
+	for i := range moments {
+		data = append(data, byte(i+1))
+	}
+	for _, h := range append([]float64{0}, hours...) {
+		data = append(binary.BigEndian.AppendUint32(data, uint32(int32(h*3600))), 0, 0)
+	}
+	zone, err := time.LoadLocationFromTZData("Test/Restless", append(data, "XXX\x00"...))
+	if err != nil {
+		t.Fatalf("make a zone: %v", err)
+	}
+	return zone
+}
+
+func TestNextAgreesWithAMinuteWalkWhereClocksChangeAgainAtOnce(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rnd := rand.New(rand.NewPCG(seed, 5))
+	rules := oracleRules(t)
+	noon := time.Date(2026, 5, 3, 12, 0, 0, 0, time.UTC)
+	for round := range 6 {
+		var moments []time.Time
+		var hours []float64
+		for at := noon; len(moments) < 6; at = at.Add(time.Duration(5+rnd.IntN(300)) * time.Minute) {
+			moments, hours = append(moments, at), append(hours, float64(rnd.IntN(25)-12)/2)
+		}
+		if round == 0 { // back, forth and back within half an hour
+			moments = []time.Time{noon, noon.Add(time.Hour), noon.Add(70 * time.Minute), noon.Add(80 * time.Minute)}
+			hours = []float64{2, 1, 2, 1}
+		}
+		zone := restless(t, moments, hours...)
+		from, to := noon.Add(-20*time.Hour), noon.Add(60*time.Hour)
+		w := oracle.NewWindow(zone, from, to)
+		for k, expression := range oracleExpressions {
+			compare(t, rules[k].in(zone), expression, w, from, to)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d: changes at %v to %v", seed, moments, hours)
+		}
+	}
 }

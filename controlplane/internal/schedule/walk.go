@@ -19,7 +19,6 @@ func inRange(t int64) bool { return t >= firstAt && t <= lastAt }
 type segment struct {
 	start, end, offset int64
 	shown              int64 // every wall time below this one was shown before start
-	repeat             int64 // wall times from this one on are shown again after end
 }
 
 // bounds gives the stretch around t. Go's ZoneBounds answers an end that is not after t on 31 December of leap years
@@ -57,9 +56,26 @@ func (r *Rule) segment(t int64) segment {
 			at = start
 		}
 	}
-	_, _, next := r.bounds(s.end)
-	s.repeat = s.end + next
 	return s
+}
+
+// twice says whether the wall time that is shown at that second of s is shown at another one too.
+func (r *Rule) twice(s segment, at, wall int64) bool {
+	for t := s.end; t < min(at+settled, lastAt); {
+		_, end, offset := r.bounds(t)
+		if other := wall - offset; other >= t && other < end {
+			return true
+		}
+		t = end
+	}
+	for t := s.start; t > max(at-settled, firstAt); {
+		start, _, offset := r.bounds(t - 1)
+		if other := wall - offset; other >= start && other < t {
+			return true
+		}
+		t = start
+	}
+	return false
 }
 
 // line is an Instant in numbers.
@@ -107,8 +123,9 @@ func (w *walker) next() (line, bool) {
 			}
 		}
 		if ok {
-			w.t = wall - s.offset + 1
-			return line{at: wall - s.offset, wall: wall, fires: true, twice: wall < s.shown || wall >= s.repeat}, true
+			at := wall - s.offset
+			w.t = at + 1
+			return line{at: at, wall: wall, fires: true, twice: w.r.twice(s, at, wall)}, true
 		}
 		w.t = max(s.end, w.t+1)
 	}
@@ -266,8 +283,11 @@ func (c *clock) inDay(from int64) (int64, bool) {
 	return 0, false
 }
 
-// count counts the wall times of the expression in [lo, hi).
+// count counts the wall times of the expression in [lo, hi), which may be empty.
 func (c *clock) count(lo, hi int64) int64 {
+	if lo >= hi {
+		return 0
+	}
 	full := int64(bits.OnesCount64(c.hour) * bits.OnesCount64(c.minute))
 	var sum int64
 	for n := floor(lo, day); n*day < hi; n++ {

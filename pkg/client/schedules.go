@@ -100,7 +100,7 @@ func (c *Client) BackfillSchedule(ctx context.Context, id string, b api.Backfill
 // Fires lists what became of the newest instants of a schedule, at most limit; an empty outcome is all of them.
 func (c *Client) Fires(ctx context.Context, id, outcome string, limit int) ([]api.Fire, error) {
 	var out api.FirePage
-	n := int32(limit) //nolint:gosec // the server bounds it
+	n := int32(limit)
 	p := &api.ListFiresParams{Limit: &n, Outcome: orNil(outcome)}
 	if _, err := c.read(ctx, true, &out, func() (*http.Response, error) { return c.wire.ListFires(ctx, id, p) }); err != nil {
 		return nil, fmt.Errorf("read the fires of schedule %s: %w", id, err)
@@ -111,7 +111,7 @@ func (c *Client) Fires(ctx context.Context, id, outcome string, limit int) ([]ap
 // Preview shows when a schedule will fire after an instant; the zero one is now.
 func (c *Client) Preview(ctx context.Context, id string, from time.Time, n int) (api.SchedulePreview, error) {
 	var out api.SchedulePreview
-	count := int32(n) //nolint:gosec // the server bounds it
+	count := int32(n)
 	p := &api.PreviewStoredScheduleParams{N: &count}
 	if !from.IsZero() {
 		p.From = &from

@@ -202,7 +202,7 @@ func (c *cli) schedulePreviewVerb() *cobra.Command {
 				if ask.Namespace, err = c.inNamespace(); err != nil {
 					return err
 				}
-				ask.From, ask.N = after, int32(n) //nolint:gosec // the server bounds it
+				ask.From, ask.N = after, int32(n)
 				if p, err = calls.PreviewRule(cmd.Context(), ask); err != nil {
 					return err
 				}
@@ -353,9 +353,20 @@ func scheduleTable(w io.Writer, all []api.Schedule, now time.Time) error {
 
 func scheduleRows(s api.Schedule) [][2]string {
 	rows := [][2]string{
-		{"name", s.Namespace + "/" + s.Name}, {"id", s.ID}, {"description", s.Description}, {"owner", s.Owner}, {"rule", ruleText(s)},
-		{"kind", s.Template.Kind}, {"state", scheduleState(s)}, {"broken", s.Broken}, {"waits", s.Waits}, {"next", instant(s.NextAt)},
-		{"missed", s.Missed}, {"overlap", s.Overlap}, {"last fire", instant(s.LastFireAt)}, {"last task", s.LastTask},
+		{"name", s.Namespace + "/" + s.Name},
+		{"id", s.ID},
+		{"description", s.Description},
+		{"owner", s.Owner},
+		{"rule", ruleText(s)},
+		{"kind", s.Template.Kind},
+		{"state", scheduleState(s)},
+		{"broken", s.Broken},
+		{"waits", s.Waits},
+		{"next", instant(s.NextAt)},
+		{"missed", s.Missed},
+		{"overlap", s.Overlap},
+		{"last fire", instant(s.LastFireAt)},
+		{"last task", s.LastTask},
 		{"last success", instant(s.LastSuccessAt)},
 	}
 	for _, id := range s.Live {

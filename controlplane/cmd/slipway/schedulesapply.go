@@ -59,11 +59,11 @@ func (c *cli) readBundle(file string) ([]api.CreateSchedule, error) {
 				return nil, err
 			}
 		}
-		if key := s.Namespace + "/" + s.Name; seen[key] {
+		key := s.Namespace + "/" + s.Name
+		if seen[key] {
 			return nil, fmt.Errorf("schedule %s stands in the file twice", key)
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		all = append(all, s)
 	}
 	return all, nil

@@ -73,10 +73,10 @@ func problemOf(err error) answer {
 		changed   *ChangedError
 		missing   *MissingLogError
 		tooLarge  *http.MaxBytesError
-		rule      *RuleError
-		used      *CalendarUsedError
-		notFired  *NotFiredError
 	)
+	if a, ok := scheduleProblem(err); ok {
+		return a
+	}
 	switch {
 	case errors.As(err, &bad):
 		return problem(bad.status, badKinds[bad.status], bad.detail, bad.fields...)
@@ -92,18 +92,6 @@ func problemOf(err error) answer {
 		return problem(http.StatusNotFound, "not_found", "there is no such thing, or it is not yours to see")
 	case errors.As(err, &missing):
 		return problem(http.StatusNotFound, missing.Reason, missing.Message)
-	case errors.As(err, &rule):
-		return problem(http.StatusBadRequest, "bad_rule", "the rule does not parse, or can never fire", wireFields(rule.Fields)...)
-	case errors.Is(err, ErrRevision):
-		return problem(http.StatusPreconditionFailed, "changed", "it was changed since the revision that If-Match names, or is being changed without end")
-	case errors.Is(err, ErrTaken):
-		return problem(http.StatusConflict, "name_taken", "the namespace has one of that name", field("/name", "is taken"))
-	case errors.As(err, &used):
-		return problem(http.StatusConflict, "in_use", used.Error())
-	case errors.As(err, &notFired):
-		a := problem(http.StatusConflict, notFired.Outcome, notFired.Why)
-		a.Task = notFired.Task
-		return a
 	case errors.As(err, &conflict):
 		a := conflicting(conflict)
 		var located *locatedError
@@ -144,6 +132,30 @@ func problemOf(err error) answer {
 	a := problem(http.StatusInternalServerError, "internal", "something went wrong here; the request id finds it in the server's log")
 	a.unknown = true
 	return a
+}
+
+// scheduleProblem is problemOf for what the routes of schedules alone refuse.
+func scheduleProblem(err error) (a answer, ok bool) {
+	var (
+		rule     *RuleError
+		used     *CalendarUsedError
+		notFired *NotFiredError
+	)
+	switch {
+	case errors.As(err, &rule):
+		return problem(http.StatusBadRequest, "bad_rule", "the rule does not parse, or can never fire", wireFields(rule.Fields)...), true
+	case errors.Is(err, ErrRevision):
+		return problem(http.StatusPreconditionFailed, "changed", "it was changed since the revision that If-Match names, or is being changed without end"), true
+	case errors.Is(err, ErrTaken):
+		return problem(http.StatusConflict, "name_taken", "the namespace has one of that name", field("/name", "is taken")), true
+	case errors.As(err, &used):
+		return problem(http.StatusConflict, "in_use", used.Error()), true
+	case errors.As(err, &notFired):
+		a := problem(http.StatusConflict, notFired.Outcome, notFired.Why)
+		a.Task = notFired.Task
+		return a, true
+	}
+	return answer{}, false
 }
 
 var badKinds = map[int]string{

@@ -309,8 +309,10 @@ func (b *backend) Report(_ context.Context, r Report) error {
 
 // What the ClusterRoles slipway-viewer and slipway-operator give, as a RoleBinding gives it.
 var (
-	viewerRole = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev", "get freezes.slipway.dev", "list freezes.slipway.dev",
-		"get schedules.slipway.dev", "get schedules.slipway.dev nightly", "list schedules.slipway.dev", "get calendars.slipway.dev holidays", "list calendars.slipway.dev"}
+	viewerRole = []string{
+		"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev", "get freezes.slipway.dev", "list freezes.slipway.dev",
+		"get schedules.slipway.dev", "get schedules.slipway.dev nightly", "list schedules.slipway.dev", "get calendars.slipway.dev holidays", "list calendars.slipway.dev",
+	}
 	operatorRole = []string{
 		"create tasks.slipway.dev", "patch tasks.slipway.dev", "create tasks/cancel.slipway.dev", "create tasks/retry.slipway.dev",
 		"use kinds.slipway.dev command.run",

@@ -205,11 +205,11 @@ func (s *server) DeleteSchedule(ctx context.Context, r DeleteScheduleRequestObje
 
 // mayStillFire asks whether who a schedule fires as may still do what it does.
 func (s *server) mayStillFire(ctx context.Context, v ScheduleView) error {
-	who, err := KeptIdentity(v.Rights)
-	if err != nil {
+	who, known := KeptIdentity(v.Rights)
+	if !known {
 		return &NotFiredError{Outcome: "refused", Why: "nobody is known whose rights it has; a change of it mends that"}
 	}
-	err = s.mayFire(ctx, who, v)
+	err := s.mayFire(ctx, who, v)
 	var forbidden *auth.ForbiddenError
 	if errors.As(err, &forbidden) {
 		return &NotFiredError{Outcome: "refused", Why: who.User + ", who changed it last, is " + forbidden.Error()}

@@ -104,9 +104,9 @@ func everyText(d time.Duration) string {
 		letter string
 		long   time.Duration
 	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
-		if n := d / u.long; n > 0 {
-			text.WriteString(strconv.FormatInt(int64(n), 10) + u.letter)
-			d -= n * u.long
+		if n := int64(d / u.long); n > 0 {
+			text.WriteString(strconv.FormatInt(n, 10) + u.letter)
+			d %= u.long
 		}
 	}
 	return text.String()

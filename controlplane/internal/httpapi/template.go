@@ -60,11 +60,11 @@ func keepIdentity(id auth.Identity) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// KeptIdentity reads who a schedule fires as.
-func KeptIdentity(raw json.RawMessage) (auth.Identity, error) {
+// KeptIdentity reads who a schedule fires as; ok is false where that is nobody.
+func KeptIdentity(raw json.RawMessage) (who auth.Identity, ok bool) {
 	var id storedIdentity
 	if err := json.Unmarshal(raw, &id); err != nil || id.User == "" {
-		return auth.Identity{}, auth.ErrNoIdentity
+		return auth.Identity{}, false
 	}
-	return auth.Identity{User: id.User, UID: id.UID, Groups: id.Groups, Extra: id.Extra}, nil
+	return auth.Identity{User: id.User, UID: id.UID, Groups: id.Groups, Extra: id.Extra}, true
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -203,7 +204,7 @@ func (r scheduleRow) schedule() (Schedule, error) {
 func duration(seconds float64) time.Duration {
 	const most = float64(1<<63-1) / float64(time.Second)
 	switch {
-	case seconds != seconds: //nolint:gocritic // NaN is the one that differs from itself
+	case math.IsNaN(seconds):
 		return -1
 	case seconds >= most:
 		return 1<<63 - 1

@@ -31,7 +31,7 @@ func plain(in store.ScheduleInput) store.SchedulePlan {
 		return store.SchedulePlan{Broken: "cron: " + s.Cron}
 	}
 	p := store.SchedulePlan{Considered: in.Now}
-	at := s.AnchorAt.Add(s.Every * (s.ConsideredAt.Sub(s.AnchorAt)/s.Every + 1))
+	at := s.ConsideredAt.Add(s.Every - s.ConsideredAt.Sub(s.AnchorAt)%s.Every)
 	for ; !at.After(in.Now); at = at.Add(s.Every) {
 		p.Fires = append(p.Fires, store.ScheduleFire{At: at, Nominal: at.String(), Outcome: "missed", Why: "a later one is due"})
 	}
@@ -478,7 +478,7 @@ func TestABackfillMakesUpForAMissedInstantAndRepeatsNone(t *testing.T) {
 	s := d.schedule(every("a", time.Minute))
 	d.advance(2 * time.Minute)
 	d.fire()
-	backfill := func(in store.ScheduleInput) store.SchedulePlan {
+	backfill := func(store.ScheduleInput) store.SchedulePlan {
 		p := store.SchedulePlan{Keep: true}
 		for n := range 2 {
 			it := item("")
@@ -585,5 +585,31 @@ func TestSchedulesAreListedInPagesThatMissNone(t *testing.T) {
 	}
 	if _, err := d.Schedules(t.Context(), store.ScheduleFilter{Cursor: "%%"}); err == nil {
 		t.Error("a made-up cursor passes")
+	}
+}
+
+// Case 27: a session in any zone sees and stores the same instants.
+func TestInstantsOfSchedulesAreTheSameInEverySessionZone(t *testing.T) {
+	d := newDatabase(t)
+	d.clockAt()
+	s := d.schedule(every("a", time.Minute))
+	d.sql("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = %L', current_database(), 'Asia/Kolkata'); END $$")
+	abroad := database{pgtest.Open(t, store.Config{URL: d.url, Replica: "abroad"}), t, d.url}
+	if zone := value[string](d, "SHOW timezone"); zone != "Asia/Kolkata" {
+		t.Fatalf("a new session is in %s", zone)
+	}
+	if there := abroad.reread(s); !there.NextAt.Equal(s.NextAt) || !there.ConsideredAt.Equal(s.ConsideredAt) {
+		t.Errorf("next %v and considered %v, at home %v and %v", there.NextAt, there.ConsideredAt, s.NextAt, s.ConsideredAt)
+	}
+	d.advance(time.Minute)
+	if got := abroad.fire(); len(got.Fires) != 1 || !got.Fires[0].At.Equal(s.NextAt) || got.NextIn != time.Minute {
+		t.Errorf("%+v, want one at %v", got, s.NextAt)
+	}
+	page, err := d.Fires(t.Context(), s.Key, "", "", 1)
+	if err != nil || len(page.Fires) != 1 || !page.Fires[0].At.Equal(s.NextAt) {
+		t.Errorf("the ledger at home: %+v, %v", page, err)
+	}
+	if n := value[int](d, `SELECT count(*) FROM information_schema.columns WHERE table_schema = 'slipway' AND data_type IN ('timestamp without time zone', 'date')`); n != 0 {
+		t.Errorf("%d columns have no zone", n)
 	}
 }

@@ -15,7 +15,7 @@ import (
 const module = "slipway.dev/slipway/"
 
 // concerns are the packages that only app joins (DESIGN 10.1).
-var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell", "inline"}
+var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell", "inline", "firing"}
 
 // mayImport lists, per package below the module, the packages of ours that it may import. What is not listed here is
 // refused, so that a new arrow is a decision.
@@ -35,12 +35,16 @@ var mayImport = map[string][]string{
 	"controlplane/internal/reconcile": {"pkg/task", "controlplane/internal/loop", "controlplane/internal/failpoint"},
 	"controlplane/internal/dev":       {"controlplane/internal/app", "pkg/api", "e2e/postgres"},
 	"controlplane/internal/inline":    {"pkg/task", "pkg/handler"},
+	"controlplane/internal/schedule":  nil,
 	"controlplane/internal/settle":    {"controlplane/internal/loop"},
+	"controlplane/internal/firing":    {"pkg/task", "controlplane/internal/loop", "controlplane/internal/schedule"},
 	"controlplane/internal/kinds":     {"pkg/task"},
 	"controlplane/internal/auth":      {"pkg/task"},
 	"controlplane/internal/tell":      {"pkg/task"},
 	"controlplane/internal/logs":      {"pkg/task"},
 	"controlplane/internal/httpapi":   {"pkg/task", "pkg/api", "controlplane/internal/kinds", "controlplane/internal/auth"},
+
+	"controlplane/internal/schedule/oracle": nil, // the second opinion must not know the first
 }
 
 // clusterOnly are the packages of the control plane that may name client-go, and the one that may name GORM and pgx.

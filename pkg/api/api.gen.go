@@ -424,6 +424,24 @@ type AuditPage struct {
 	Next string `json:"next,omitempty,omitzero"`
 }
 
+// Backfill defines model for Backfill.
+type Backfill struct {
+	// Cap At most so many instants, taken in their order. Default 100.
+	Cap int32 `json:"cap,omitempty,omitzero"`
+
+	// From The first instant may be at it.
+	From time.Time `json:"from"`
+
+	// Order Which are taken first, `oldest` or `newest`. Default `oldest`.
+	Order string `json:"order,omitempty,omitzero"`
+
+	// Overlap Instead of the schedule's own policy. Default, that.
+	Overlap string `json:"overlap,omitempty,omitzero"`
+
+	// To The last instant is before it, and before now.
+	To time.Time `json:"to"`
+}
+
 // BatchItem defines model for BatchItem.
 type BatchItem struct {
 	// ID A UUID in lower case.
@@ -443,6 +461,60 @@ type BatchResult struct {
 
 	// Warnings Of a dry run, at most 20; what each is about stands in its `pointer`.
 	Warnings []Warning `json:"warnings,omitempty,omitzero"`
+}
+
+// Blackout A time in which nothing fires. Once, by `from` and `to`, or again and again, by `cron`, `zone` and `for`.
+type Blackout struct {
+	// Cron When it begins, as of a schedule. Default, none.
+	Cron string `json:"cron,omitempty,omitzero"`
+
+	// For How many seconds it lasts from each beginning, 60 to 2678400. Default, none.
+	For float64 `json:"for,omitempty,omitzero"`
+
+	// From Its beginning. Default, none.
+	From time.Time `json:"from,omitempty,omitzero"`
+
+	// Name How the ledger calls it. Default, the calendar's name, or its place in the list.
+	Name string `json:"name,omitempty,omitzero"`
+
+	// To Its end, which is not in it. Default, none.
+	To time.Time `json:"to,omitempty,omitzero"`
+
+	// Zone Zone of `cron`. Default, none; it is to be given beside `cron`.
+	Zone string `json:"zone,omitempty,omitzero"`
+}
+
+// Calendar defines model for Calendar.
+type Calendar struct {
+	// ChangedAt When.
+	ChangedAt time.Time `json:"changed_at"`
+
+	// ChangedBy Who changed it last.
+	ChangedBy string `json:"changed_by"`
+
+	// ForAll Whether it holds for schedules that do not name it, too.
+	ForAll bool `json:"for_all"`
+
+	// Name Name of a schedule or calendar.
+	Name ScheduleName `json:"name"`
+
+	// Namespace Its namespace. Absent, it is for all of them.
+	Namespace string `json:"namespace,omitempty,omitzero"`
+
+	// Note Free text for people.
+	Note string `json:"note,omitempty,omitzero"`
+
+	// Revision Counts its changes; the `ETag` is this number in quotes.
+	Revision int64 `json:"revision"`
+
+	// Windows Its blackouts.
+	Windows []Blackout `json:"windows"`
+}
+
+// CalendarList defines model for CalendarList.
+type CalendarList struct {
+	// Items The calendars.
+	Items []Calendar `json:"items"`
 }
 
 // CancelTask defines model for CancelTask.
@@ -497,6 +569,63 @@ type ChangeQueue struct {
 
 	// Rate Launches a second, above zero. `null` is no limit.
 	Rate float64 `json:"rate,omitempty,omitzero"`
+}
+
+// ChangeSchedule defines model for ChangeSchedule.
+type ChangeSchedule struct {
+	// Blackouts Times of its own in which nothing fires. Default, none.
+	Blackouts []Blackout `json:"blackouts,omitempty,omitzero"`
+
+	// Calendars Calendars of its namespace, or of all, in whose blackouts nothing fires. Default, none.
+	Calendars []ScheduleName `json:"calendars,omitempty,omitzero"`
+
+	// Cron Five fields, names, ranges, steps, `?`, or a name as `@daily`. Sunday is 0 or 7. Either this or `every`.
+	// Default, none.
+	Cron string `json:"cron,omitempty,omitzero"`
+
+	// Description Free text for people. Default, none.
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Enabled Whether it fires. Default true.
+	Enabled bool `json:"enabled,omitempty,omitzero"`
+
+	// Every An interval as `5s`, `1h30m` or `2d`, counted from when it was made; at least 1 s. Default, none.
+	Every string `json:"every,omitempty,omitzero"`
+
+	// ExpectSuccessWithin It is unhealthy when so many seconds have passed without a success. Default 0, nothing is expected.
+	ExpectSuccessWithin float64 `json:"expect_success_within,omitempty,omitzero"`
+
+	// Labels Changes of the labels; `null` as a value takes one away. `null` takes all.
+	Labels json.RawMessage `json:"labels,omitempty,omitzero"`
+
+	// Missed What becomes of instants that came too late: `skip` runs none, `latest` the newest, `all` the newest `up_to`,
+	// `within` those that are not older than `within`. Default `latest`.
+	Missed string `json:"missed,omitempty,omitzero"`
+
+	// Overlap What becomes of a run while one before has not ended: `forbid` leaves it out, `allow` runs it beside, `replace`
+	// cancels the one before and runs it then, `queue` runs it then. Runs by hand count. Default `forbid`.
+	Overlap string `json:"overlap,omitempty,omitzero"`
+
+	// Owner Who looks after it. Default, none.
+	Owner string `json:"owner,omitempty,omitzero"`
+
+	// Spread Each run is moved by a stable part of so many seconds. Default 0.
+	Spread float64 `json:"spread,omitempty,omitzero"`
+
+	// Template Changes of the template.
+	Template json.RawMessage `json:"template,omitempty,omitzero"`
+
+	// UpTo With `missed` all, how many missed runs are made up for. Default 0, with `all` to be given.
+	UpTo int32 `json:"up_to,omitempty,omitzero"`
+
+	// Window No run starts later than so many seconds after it was due. Default 0, no limit.
+	Window float64 `json:"window,omitempty,omitzero"`
+
+	// Within With `missed` within, how old a missed run may be, in seconds. Default 0, with `within` to be given.
+	Within float64 `json:"within,omitempty,omitzero"`
+
+	// Zone Name of a time zone as `Europe/Berlin`. Default `UTC`.
+	Zone string `json:"zone,omitempty,omitzero"`
 }
 
 // ChangeTask defines model for ChangeTask.
@@ -597,6 +726,45 @@ type Children struct {
 // Class How urgent it is. One class is worth 120 s of waiting, so nothing starves.
 type Class string
 
+// Collision defines model for Collision.
+type Collision struct {
+	// Count How many schedules fire in it.
+	Count int32 `json:"count"`
+
+	// Minute The minute.
+	Minute time.Time `json:"minute"`
+
+	// Schedules Which, as `namespace/name`; at most 20.
+	Schedules []string `json:"schedules"`
+}
+
+// CollisionList defines model for CollisionList.
+type CollisionList struct {
+	// Items The minutes, the fullest first.
+	Items []Collision `json:"items"`
+}
+
+// Coming An instant that lies ahead.
+type Coming struct {
+	// At The instant.
+	At time.Time `json:"at"`
+
+	// Blackout The blackout that covers it. Absent, none.
+	Blackout string `json:"blackout,omitempty,omitzero"`
+
+	// Due When it is due, moved by the spread.
+	Due time.Time `json:"due"`
+
+	// Fires False where the clocks jump over all that the rule names there.
+	Fires bool `json:"fires"`
+
+	// Nominal The wall time that it is meant for, with offset and zone.
+	Nominal string `json:"nominal"`
+
+	// Note What a change of the clocks does to it, `gap` or `overlap`. Absent, nothing.
+	Note string `json:"note,omitempty,omitzero"`
+}
+
 // CreateFreeze defines model for CreateFreeze.
 type CreateFreeze struct {
 	// Namespace Where it holds. Default, in every namespace.
@@ -610,6 +778,69 @@ type CreateFreeze struct {
 
 	// Seconds How long it holds, at most 30 days.
 	Seconds float64 `json:"seconds"`
+}
+
+// CreateSchedule defines model for CreateSchedule.
+type CreateSchedule struct {
+	// Blackouts Times of its own in which nothing fires. Default, none.
+	Blackouts []Blackout `json:"blackouts,omitempty,omitzero"`
+
+	// Calendars Calendars of its namespace, or of all, in whose blackouts nothing fires. Default, none.
+	Calendars []ScheduleName `json:"calendars,omitempty,omitzero"`
+
+	// Cron Five fields, names, ranges, steps, `?`, or a name as `@daily`. Sunday is 0 or 7. Either this or `every`.
+	// Default, none.
+	Cron string `json:"cron,omitempty,omitzero"`
+
+	// Description Free text for people. Default, none.
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Enabled Whether it fires. Default true.
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Every An interval as `5s`, `1h30m` or `2d`, counted from when it was made; at least 1 s. Default, none.
+	Every string `json:"every,omitempty,omitzero"`
+
+	// ExpectSuccessWithin It is unhealthy when so many seconds have passed without a success. Default 0, nothing is expected.
+	ExpectSuccessWithin float64 `json:"expect_success_within,omitempty,omitzero"`
+
+	// Labels Labels for filters, at most 16. Keys and values as Kubernetes labels; keys of slipway.dev are taken.
+	Labels Labels `json:"labels,omitempty,omitzero"`
+
+	// Missed What becomes of instants that came too late: `skip` runs none, `latest` the newest, `all` the newest `up_to`,
+	// `within` those that are not older than `within`. Default `latest`.
+	Missed string `json:"missed,omitempty,omitzero"`
+
+	// Name Name of a schedule or calendar.
+	Name ScheduleName `json:"name"`
+
+	// Namespace A Kubernetes namespace.
+	Namespace Namespace `json:"namespace"`
+
+	// Overlap What becomes of a run while one before has not ended: `forbid` leaves it out, `allow` runs it beside, `replace`
+	// cancels the one before and runs it then, `queue` runs it then. Runs by hand count. Default `forbid`.
+	Overlap string `json:"overlap,omitempty,omitzero"`
+
+	// Owner Who looks after it. Default, none.
+	Owner string `json:"owner,omitempty,omitzero"`
+
+	// Spread Each run is moved by a stable part of so many seconds. Default 0.
+	Spread float64 `json:"spread,omitempty,omitzero"`
+
+	// Template The submit that each fire is, in the schedule's namespace.
+	Template ScheduleTemplate `json:"template"`
+
+	// UpTo With `missed` all, how many missed runs are made up for. Default 0, with `all` to be given.
+	UpTo int32 `json:"up_to,omitempty,omitzero"`
+
+	// Window No run starts later than so many seconds after it was due. Default 0, no limit.
+	Window float64 `json:"window,omitempty,omitzero"`
+
+	// Within With `missed` within, how old a missed run may be, in seconds. Default 0, with `within` to be given.
+	Within float64 `json:"within,omitempty,omitzero"`
+
+	// Zone Name of a time zone as `Europe/Berlin`. Default `UTC`.
+	Zone string `json:"zone,omitempty,omitzero"`
 }
 
 // EnvSource Where the value of a variable comes from; exactly one of the three.
@@ -727,6 +958,52 @@ type FinishRequest struct {
 
 	// RetryAfter Seconds until the next try, the handler's own wish. Default 0, the policy decides.
 	RetryAfter float64 `json:"retry_after,omitempty,omitzero"`
+}
+
+// Fire defines model for Fire.
+type Fire struct {
+	// At The instant.
+	At time.Time `json:"at"`
+
+	// Nominal The wall time that it was meant for, with offset and zone.
+	Nominal string `json:"nominal,omitempty,omitzero"`
+
+	// NotedAt When that was decided.
+	NotedAt time.Time `json:"noted_at,omitempty,omitzero"`
+
+	// Outcome What became of an instant: `fired` made a Task, `missed` came too late, `skipped` was left out by the missed
+	// policy, `blacked_out` lies in a blackout, `forbidden` was left out by the overlap policy, `gap` is a time that the
+	// clocks jumped over, `refused` was kept out by a missing right or a rule.
+	Outcome FireOutcome `json:"outcome"`
+
+	// Source What it comes from, `schedule`, `manual` or `backfill`.
+	Source string `json:"source"`
+
+	// Task The Task that it became.
+	Task string `json:"task,omitempty,omitzero"`
+
+	// Why Why it became that.
+	Why string `json:"why,omitempty,omitzero"`
+}
+
+// FireList defines model for FireList.
+type FireList struct {
+	// Items The fires.
+	Items []Fire `json:"items"`
+}
+
+// FireOutcome What became of an instant: `fired` made a Task, `missed` came too late, `skipped` was left out by the missed
+// policy, `blacked_out` lies in a blackout, `forbidden` was left out by the overlap policy, `gap` is a time that the
+// clocks jumped over, `refused` was kept out by a missing right or a rule.
+type FireOutcome = string
+
+// FirePage defines model for FirePage.
+type FirePage struct {
+	// Items The fires.
+	Items []Fire `json:"items"`
+
+	// Next The cursor of the next page. Absent on the last.
+	Next string `json:"next,omitempty,omitzero"`
 }
 
 // ForceRelease defines model for ForceRelease.
@@ -1145,6 +1422,37 @@ type PodWishes struct {
 	Tolerations []Toleration `json:"tolerations,omitempty,omitzero"`
 }
 
+// PreviewSchedule defines model for PreviewSchedule.
+type PreviewSchedule struct {
+	// Blackouts Times of its own in which nothing fires. Default, none.
+	Blackouts []Blackout `json:"blackouts,omitempty,omitzero"`
+
+	// Calendars Calendars of the namespace, or of all. Default, none.
+	Calendars []ScheduleName `json:"calendars,omitempty,omitzero"`
+
+	// Cron Five fields, names, ranges, steps, `?`, or a name as `@daily`. Sunday is 0 or 7. Either this or `every`.
+	// Default, none.
+	Cron string `json:"cron,omitempty,omitzero"`
+
+	// Every An interval as `5s`, `1h30m` or `2d`, counted from when it was made; at least 1 s. Default, none.
+	Every string `json:"every,omitempty,omitzero"`
+
+	// From Only instants after this one. Default, now.
+	From time.Time `json:"from,omitempty,omitzero"`
+
+	// N How many. Default 10.
+	N int32 `json:"n,omitempty,omitzero"`
+
+	// Namespace A Kubernetes namespace.
+	Namespace Namespace `json:"namespace,omitempty,omitzero"`
+
+	// Spread Each run is moved by a stable part of so many seconds. Default 0.
+	Spread float64 `json:"spread,omitempty,omitzero"`
+
+	// Zone Name of a time zone as `Europe/Berlin`. Default `UTC`.
+	Zone string `json:"zone,omitempty,omitzero"`
+}
+
 // Problem Why a request was refused, after RFC 9457. No text repeats what was sent.
 type Problem struct {
 	// Detail What is wrong, for people.
@@ -1292,8 +1600,190 @@ type RetryTasks struct {
 // RunIf When a Task with `after` may run. Else it fails with `dependency_failed`.
 type RunIf string
 
+// Schedule defines model for Schedule.
+type Schedule struct {
+	// Blackouts Times of its own in which nothing fires. Default, none.
+	Blackouts []Blackout `json:"blackouts,omitempty,omitzero"`
+
+	// Broken Why it cannot fire. A change mends it.
+	Broken string `json:"broken,omitempty,omitzero"`
+
+	// Calendars Calendars of its namespace, or of all, in whose blackouts nothing fires. Default, none.
+	Calendars []ScheduleName `json:"calendars,omitempty,omitzero"`
+
+	// ChangedAt When.
+	ChangedAt time.Time `json:"changed_at"`
+
+	// ChangedBy Who changed it last; it fires with the rights of that user.
+	ChangedBy string `json:"changed_by"`
+
+	// ConsideredAt Every instant up to here has been decided.
+	ConsideredAt time.Time `json:"considered_at"`
+
+	// CreatedAt When.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who made it.
+	CreatedBy string `json:"created_by"`
+
+	// Cron Five fields, names, ranges, steps, `?`, or a name as `@daily`. Sunday is 0 or 7. Either this or `every`.
+	// Default, none.
+	Cron string `json:"cron,omitempty,omitzero"`
+
+	// Description Free text for people. Default, none.
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Enabled Whether it fires. Default true.
+	Enabled bool `json:"enabled"`
+
+	// Every An interval as `5s`, `1h30m` or `2d`, counted from when it was made; at least 1 s. Default, none.
+	Every string `json:"every,omitempty,omitzero"`
+
+	// ExpectSuccessWithin It is unhealthy when so many seconds have passed without a success. Default 0, nothing is expected.
+	ExpectSuccessWithin float64 `json:"expect_success_within,omitempty,omitzero"`
+
+	// Healthy False where it is broken, or had no success for longer than is expected of it.
+	Healthy bool `json:"healthy"`
+
+	// ID A UUID in lower case.
+	ID ID `json:"id"`
+
+	// Labels Labels for filters, at most 16. Keys and values as Kubernetes labels; keys of slipway.dev are taken.
+	Labels Labels `json:"labels,omitempty,omitzero"`
+
+	// LastFireAt The last instant that became a Task.
+	LastFireAt time.Time `json:"last_fire_at,omitempty,omitzero"`
+
+	// LastSuccessAt When a Task of it succeeded last, of those that are kept.
+	LastSuccessAt time.Time `json:"last_success_at,omitempty,omitzero"`
+
+	// LastTask That Task.
+	LastTask string `json:"last_task,omitempty,omitzero"`
+
+	// Live Its Tasks that have not ended.
+	Live []ID `json:"live"`
+
+	// Missed What becomes of instants that came too late: `skip` runs none, `latest` the newest, `all` the newest `up_to`,
+	// `within` those that are not older than `within`. Default `latest`.
+	Missed string `json:"missed"`
+
+	// Name Name of a schedule or calendar.
+	Name ScheduleName `json:"name"`
+
+	// Namespace A Kubernetes namespace.
+	Namespace Namespace `json:"namespace"`
+
+	// NextAt When it fires next. Absent where it never will as it is.
+	NextAt time.Time `json:"next_at,omitempty,omitzero"`
+
+	// Overlap What becomes of a run while one before has not ended: `forbid` leaves it out, `allow` runs it beside, `replace`
+	// cancels the one before and runs it then, `queue` runs it then. Runs by hand count. Default `forbid`.
+	Overlap string `json:"overlap"`
+
+	// Owner Who looks after it. Default, none.
+	Owner string `json:"owner,omitempty,omitzero"`
+
+	// Revision Counts its changes; the `ETag` is this number in quotes.
+	Revision int64 `json:"revision"`
+
+	// Spread Each run is moved by a stable part of so many seconds. Default 0.
+	Spread float64 `json:"spread,omitempty,omitzero"`
+
+	// Template The submit that each fire is, in the schedule's namespace.
+	Template ScheduleTemplate `json:"template"`
+
+	// UpTo With `missed` all, how many missed runs are made up for. Default 0, with `all` to be given.
+	UpTo int32 `json:"up_to,omitempty,omitzero"`
+
+	// Waits Why nothing fires before `next_at`, where that is to be said.
+	Waits string `json:"waits,omitempty,omitzero"`
+
+	// Window No run starts later than so many seconds after it was due. Default 0, no limit.
+	Window float64 `json:"window,omitempty,omitzero"`
+
+	// Within With `missed` within, how old a missed run may be, in seconds. Default 0, with `within` to be given.
+	Within float64 `json:"within,omitempty,omitzero"`
+
+	// Zone Name of a time zone as `Europe/Berlin`. Default `UTC`.
+	Zone string `json:"zone"`
+}
+
+// ScheduleName Name of a schedule or calendar.
+type ScheduleName = string
+
+// SchedulePage defines model for SchedulePage.
+type SchedulePage struct {
+	// Items The schedules.
+	Items []Schedule `json:"items"`
+
+	// Next The cursor of the next page. Absent on the last.
+	Next string `json:"next,omitempty,omitzero"`
+}
+
+// SchedulePreview defines model for SchedulePreview.
+type SchedulePreview struct {
+	// Explained The rule in plain words.
+	Explained string `json:"explained"`
+
+	// Items The instants, the next one first.
+	Items []Coming `json:"items"`
+}
+
+// ScheduleTemplate The submit that each fire is, in the schedule's namespace.
+type ScheduleTemplate struct {
+	// Children Makes it composite, as in a submit. Default, none.
+	Children []SubmitTask `json:"children,omitempty,omitzero"`
+
+	// Class How urgent it is. One class is worth 120 s of waiting, so nothing starves.
+	Class Class `json:"class,omitempty,omitzero"`
+
+	// Kind Name of a kind, as `command.run`.
+	Kind KindName `json:"kind"`
+
+	// Labels Labels for filters, at most 16. Keys and values as Kubernetes labels; keys of slipway.dev are taken.
+	Labels Labels `json:"labels,omitempty,omitzero"`
+
+	// Lane The key under which work is ordered, `family:namespace/name`.
+	Lane Lane `json:"lane,omitempty,omitzero"`
+
+	// Mode How the lane treats several Tasks. `strict`: all, in order. `latest`: a newer one is absorbed by the lane's
+	// queued tail of the same kind. `parallel`: no order.
+	Mode Mode `json:"mode,omitempty,omitzero"`
+
+	// Name Free text for people, at most 200 characters. Default, none.
+	Name string `json:"name,omitempty,omitzero"`
+
+	// Objects Objects in the namespace that it is about, as in a submit. Default, none.
+	Objects []NamedObject `json:"objects,omitempty,omitzero"`
+
+	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
+	// `replace`: end or cancel what the kind supersedes, and go next.
+	OnConflict OnConflict `json:"on_conflict,omitempty,omitzero"`
+
+	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.
+	Params Params `json:"params,omitempty,omitzero"`
+
+	// Queue Name of a queue.
+	Queue QueueName `json:"queue,omitempty,omitzero"`
+
+	// Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
+	Spec Spec `json:"spec,omitempty,omitzero"`
+}
+
 // Selection Which ones match, as the dry run said. Default, only their number is compared.
 type Selection = string
+
+// SetCalendar defines model for SetCalendar.
+type SetCalendar struct {
+	// ForAll Whether it holds for schedules that do not name it, too. Default false.
+	ForAll bool `json:"for_all,omitempty,omitzero"`
+
+	// Note Free text for people. Default, none.
+	Note string `json:"note,omitempty,omitzero"`
+
+	// Windows Its blackouts.
+	Windows []Blackout `json:"windows"`
+}
 
 // Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
 type Spec struct {
@@ -1729,17 +2219,26 @@ type Warning struct {
 	Reason string `json:"reason"`
 }
 
+// CalendarNamespace A Kubernetes namespace.
+type CalendarNamespace = Namespace
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
 // DryRun defines model for DryRun.
 type DryRun = bool
 
+// IfMatch defines model for IfMatch.
+type IfMatch = string
+
 // Limit defines model for Limit.
 type Limit = int32
 
 // QueueInPath Name of a queue.
 type QueueInPath = QueueName
+
+// ScheduleID A UUID in lower case.
+type ScheduleID = ID
 
 // TaskID A UUID in lower case.
 type TaskID = ID
@@ -1777,6 +2276,36 @@ type ListAuditParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListCalendarsParams defines parameters for ListCalendars.
+type ListCalendarsParams struct {
+	// Namespace Namespace of the calendar. Default, all of them.
+	Namespace *CalendarNamespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+}
+
+// DeleteCalendarParams defines parameters for DeleteCalendar.
+type DeleteCalendarParams struct {
+	// Namespace Namespace of the calendar. Default, all of them.
+	Namespace *CalendarNamespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The `ETag` that it must have, or `*`. Default, any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetCalendarParams defines parameters for GetCalendar.
+type GetCalendarParams struct {
+	// Namespace Namespace of the calendar. Default, all of them.
+	Namespace *CalendarNamespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+}
+
+// SetCalendarParams defines parameters for SetCalendar.
+type SetCalendarParams struct {
+	// Namespace Namespace of the calendar. Default, all of them.
+	Namespace *CalendarNamespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// IfMatch The `ETag` that it must have, or `*`. Default, any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListFreezesParams defines parameters for ListFreezes.
 type ListFreezesParams struct {
 	// Namespace Only those that hold for this namespace. Default, all.
@@ -1787,6 +2316,84 @@ type ListFreezesParams struct {
 type GetLaneParams struct {
 	// Key Key of the lane.
 	Key Lane `form:"key" json:"key"`
+}
+
+// ListSchedulesParams defines parameters for ListSchedules.
+type ListSchedulesParams struct {
+	// Namespace Only those of this namespace. Default, all.
+	Namespace *Namespace `form:"namespace,omitempty" json:"namespace,omitempty"`
+
+	// Name Only those of this name. Default, all.
+	Name *ScheduleName `form:"name,omitempty" json:"name,omitempty"`
+
+	// Owner Only those of this owner. Default, all.
+	Owner *string `form:"owner,omitempty" json:"owner,omitempty"`
+
+	// Label Only those that carry the label `key=value`; may be given again. Default, all.
+	Label *[]string `form:"label,omitempty" json:"label,omitempty"`
+
+	// Enabled Only those that are enabled, or those that are not. Default, both.
+	Enabled *bool `form:"enabled,omitempty" json:"enabled,omitempty"`
+
+	// Broken Only those that are broken. Default false.
+	Broken *bool `form:"broken,omitempty" json:"broken,omitempty"`
+
+	// Limit Most items on one page. Default 50.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next` of the page before. Default, the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteScheduleParams defines parameters for DeleteSchedule.
+type DeleteScheduleParams struct {
+	// IfMatch The `ETag` that it must have, or `*`. Default, any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ChangeScheduleParams defines parameters for ChangeSchedule.
+type ChangeScheduleParams struct {
+	// IfMatch The `ETag` that it must have, or `*`. Default, any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListFiresParams defines parameters for ListFires.
+type ListFiresParams struct {
+	// Outcome Only those of this outcome. Default, all.
+	Outcome *FireOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
+
+	// Limit Most items on one page. Default 50.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next` of the page before. Default, the first page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// PauseScheduleParams defines parameters for PauseSchedule.
+type PauseScheduleParams struct {
+	// IfMatch The `ETag` that it must have, or `*`. Default, any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PreviewStoredScheduleParams defines parameters for PreviewStoredSchedule.
+type PreviewStoredScheduleParams struct {
+	// From Only instants after this one. Default, now.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// N How many. Default 10.
+	N *int32 `form:"n,omitempty" json:"n,omitempty"`
+}
+
+// ResumeScheduleParams defines parameters for ResumeSchedule.
+type ResumeScheduleParams struct {
+	// IfMatch The `ETag` that it must have, or `*`. Default, any.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// ListCollisionsParams defines parameters for ListCollisions.
+type ListCollisionsParams struct {
+	// Namespace Only of schedules of this namespace. Default, all.
+	Namespace *Namespace `form:"namespace,omitempty" json:"namespace,omitempty"`
 }
 
 // ListTasksParams defines parameters for ListTasks.
@@ -1891,6 +2498,9 @@ type RetryTasksParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// SetCalendarJSONRequestBody defines body for SetCalendar for application/json ContentType.
+type SetCalendarJSONRequestBody = SetCalendar
+
 // CreateFreezeJSONRequestBody defines body for CreateFreeze for application/json ContentType.
 type CreateFreezeJSONRequestBody = CreateFreeze
 
@@ -1923,6 +2533,18 @@ type HeartbeatJSONRequestBody = HeartbeatRequest
 
 // StartAttemptJSONRequestBody defines body for StartAttempt for application/json ContentType.
 type StartAttemptJSONRequestBody = StartRequest
+
+// CreateScheduleJSONRequestBody defines body for CreateSchedule for application/json ContentType.
+type CreateScheduleJSONRequestBody = CreateSchedule
+
+// ChangeScheduleJSONRequestBody defines body for ChangeSchedule for application/json ContentType.
+type ChangeScheduleJSONRequestBody = ChangeSchedule
+
+// BackfillScheduleJSONRequestBody defines body for BackfillSchedule for application/json ContentType.
+type BackfillScheduleJSONRequestBody = Backfill
+
+// PreviewScheduleJSONRequestBody defines body for PreviewSchedule for application/json ContentType.
+type PreviewScheduleJSONRequestBody = PreviewSchedule
 
 // SubmitTaskJSONRequestBody defines body for SubmitTask for application/json ContentType.
 type SubmitTaskJSONRequestBody = SubmitTask

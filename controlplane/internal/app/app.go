@@ -18,6 +18,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/controlplane/internal/certs"
 	"slipway.dev/slipway/controlplane/internal/dispatch"
+	"slipway.dev/slipway/controlplane/internal/firing"
 	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/inline"
 	"slipway.dev/slipway/controlplane/internal/kinds"
@@ -111,6 +112,8 @@ func (p plane) run(ctx context.Context, files *certs.Files) (err error) {
 	if p.pool, err = p.inline(); err != nil {
 		return err
 	}
+	asked := gatekeeper{p.cluster}
+	p.gate = auth.New(auth.Config{Reviewer: asked, Accessor: asked, Audiences: c.Audiences, Keep: c.AuthKeep, Outage: c.AuthOutage})
 	loops := p.loops()
 	p.counts.registry.MustRegister(gauges{store: db, cluster: p.cluster, breaker: loops.dispatcher.Breaker}, tlsGauges{files})
 	server, err := p.edge(ctx, loops.dispatcher)
@@ -137,6 +140,7 @@ func (p plane) run(ctx context.Context, files *certs.Files) (err error) {
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
 		{"inline", until(ctx, p.pool.Run)},
+		{"schedules", loops.schedules.Run},
 		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
 		{"dispatch", loops.dispatcher.Run},
 	}}.run(ctx)
@@ -200,17 +204,23 @@ type plane struct {
 	tell    *tell.Teller
 	kinds   *kinds.Registry
 	pool    *inline.Pool
+	gate    *auth.Gate
 	ready   func(address string) // nil: nobody asks
+}
+
+func (p plane) timetable() timetable {
+	return timetable{store: p.store, kinds: p.kinds, gate: p.gate, counts: p.counts}
 }
 
 // edge makes the HTTP server; it is not ready once ctx is done.
 func (p plane) edge(ctx context.Context, d *dispatch.Dispatcher) (*http.Server, error) {
-	gate := gatekeeper{p.cluster}
 	e := edge{store: p.store, counts: p.counts, here: here{d, p.pool}}
+	times := p.timetable()
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
-		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate, Audiences: p.config.Audiences, Keep: p.config.AuthKeep, Outage: p.config.AuthOutage}),
+		Gate:      p.gate,
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
 		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Freezer: standing{p.store}, Lanes: standing{p.store}, Audit: e,
+		Schedules: times, Calendars: times, Timer: times,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store, p.tell},
 		Pods:       pods{p.cluster},
@@ -277,6 +287,7 @@ type loops struct {
 	reconciler *reconcile.Reconciler
 	dispatcher *dispatch.Dispatcher
 	settler    *settle.Settler
+	schedules  *firing.Runner
 }
 
 func (p plane) loops() loops {
@@ -297,6 +308,10 @@ func (p plane) loops() loops {
 	})
 	l.settler = settle.New(settle.Config{
 		Steps: p.store, Lanes: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
+	})
+	times := p.timetable()
+	l.schedules = firing.New(firing.Config{
+		Book: times, Rights: times, Wakes: p.store.ScheduleWakes(), Log: p.log.With("part", "schedules"), Poll: p.config.SettleTick,
 	})
 	return l
 }

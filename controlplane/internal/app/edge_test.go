@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type city struct {
 	labels kube.PodLabels
 	asked  sync.Map // audience of each review
+	denied sync.Map // users without any right
 }
 
 func (c *city) ReviewToken(_ context.Context, token, audience string) (kube.Identity, bool, error) {
@@ -40,8 +41,9 @@ func (c *city) ReviewToken(_ context.Context, token, audience string) (kube.Iden
 	return kube.Identity{User: token}, true, nil
 }
 
-func (c *city) Allowed(context.Context, kube.Identity, kube.Access) (bool, string, error) {
-	return true, "", nil
+func (c *city) Allowed(_ context.Context, id kube.Identity, _ kube.Access) (bool, string, error) {
+	_, denied := c.denied.Load(id.User)
+	return !denied, "", nil
 }
 
 func (c *city) PodOf(context.Context, string, string, string) (kube.PodLabels, error) {
@@ -53,6 +55,7 @@ type town struct {
 	*testing.T
 	store   *store.Store
 	city    *city
+	times   timetable
 	handler http.Handler
 }
 
@@ -74,16 +77,18 @@ func newTown(t *testing.T) *town {
 func townOver(t *testing.T, s *store.Store, known *kinds.Registry) *town {
 	t.Helper()
 	c := &city{}
-	gate, e := gatekeeper{c}, edge{store: s, counts: newCounts()}
+	asked, e := gatekeeper{c}, edge{store: s, counts: newCounts()}
+	gate := auth.New(auth.Config{Reviewer: asked, Accessor: asked, Keep: time.Millisecond})
+	times := timetable{store: s, kinds: known, gate: gate, counts: e.counts}
 	server, err := httpapi.New(httpapi.Config{
-		Gate:      auth.New(auth.Config{Reviewer: gate, Accessor: gate}),
+		Gate: gate, Schedules: times, Calendars: times, Timer: times,
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Freezer: standing{s}, Lanes: standing{s}, Runners: runners{s, silence{}}, Pods: pods{c}, Cluster: c, Audit: e,
 		Logs: journal{logs.New(noPods{}, e)}, Kinds: known, SessionKey: s.SessionKey(), Log: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &town{T: t, store: s, city: c, handler: server.Handler}
+	return &town{T: t, store: s, city: c, times: times, handler: server.Handler}
 }
 
 func (w *town) send(token, method, path, body string, headers ...string) *httptest.ResponseRecorder {

@@ -23,6 +23,7 @@ type counts struct {
 	finished  *prometheus.CounterVec
 	lostRows  *prometheus.CounterVec
 	told      *prometheus.CounterVec
+	fires     *prometheus.CounterVec
 	requests  *prometheus.HistogramVec
 }
 
@@ -45,12 +46,15 @@ func newCounts() *counts {
 		told: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_object_events_total", Help: "Events on the objects that Tasks name: sent, failed, or dropped because too many waited.",
 		}, []string{"result"}),
+		fires: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_schedule_fires_total", Help: "Instants of schedules that were decided here, by what became of them.",
+		}, []string{"outcome"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "slipway_http_request_seconds", Help: "Requests, from the first byte to the answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route", "method", "status"}),
 	}
-	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.told, c.requests, collectors.NewGoCollector(),
+	c.registry.MustRegister(c.submitted, c.claimed, c.finished, c.lostRows, c.told, c.fires, c.requests, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return c
 }
@@ -78,12 +82,13 @@ var (
 	callsDesc     = prometheus.NewDesc("slipway_cluster_calls_total", "Requests to the API server.", []string{"verb", "resource"}, nil)
 	syncDesc      = prometheus.NewDesc("slipway_cluster_sync_age_seconds", "Silence of the quietest watch; absent until each was filled.", nil, nil)
 	fallbackDesc  = prometheus.NewDesc("slipway_inline_fallback", "1 while what may run inline does, because no Job can be launched.", nil, nil)
+	schedulesDesc = prometheus.NewDesc("slipway_schedules_unhealthy", "Schedules that need somebody: broken, or late with a success that is expected.", []string{"because"}, nil)
 	deadlocksDesc = prometheus.NewDesc("slipway_database_deadlocks_total", "Transactions that the database ended as a deadlock.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc, fallbackDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc, fallbackDesc, schedulesDesc} {
 		out <- d
 	}
 }
@@ -104,6 +109,10 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(deadlocksDesc, prometheus.CounterValue, float64(g.store.Deadlocks()))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
+	if h, err := g.store.ScheduleHealth(ctx); err == nil {
+		out <- prometheus.MustNewConstMetric(schedulesDesc, prometheus.GaugeValue, float64(h.Broken), "broken")
+		out <- prometheus.MustNewConstMetric(schedulesDesc, prometheus.GaugeValue, float64(h.Late), "late")
+	}
 	queues, err := g.store.Queues(ctx)
 	if err != nil {
 		return // the rest of the scrape is worth more than an error

@@ -213,7 +213,7 @@ func (w *retrying) mayAll(ctx context.Context, p picked) error {
 	for _, t := range p.all {
 		all = append(all, want{t.Namespace, t.Kind})
 	}
-	if err := w.mayCreate(ctx, w.caller, all); err != nil {
+	if err := w.rights().mayCreate(ctx, w.caller, all); err != nil {
 		return err
 	}
 	for ids := range slices.Chunk(p.ids(), manyBatch) {
@@ -222,7 +222,7 @@ func (w *retrying) mayAll(ctx context.Context, p picked) error {
 			return err
 		}
 		w.refused = append(w.refused, refused...)
-		if err := w.mayChooseFreely(ctx, w.caller, b.Items); err != nil {
+		if err := w.rights().mayChooseFreely(ctx, w.caller, b.Items); err != nil {
 			return err
 		}
 	}

@@ -74,6 +74,9 @@ func problemOf(err error) answer {
 		missing   *MissingLogError
 		tooLarge  *http.MaxBytesError
 	)
+	if a, ok := scheduleProblem(err); ok {
+		return a
+	}
 	switch {
 	case errors.As(err, &bad):
 		return problem(bad.status, badKinds[bad.status], bad.detail, bad.fields...)
@@ -129,6 +132,30 @@ func problemOf(err error) answer {
 	a := problem(http.StatusInternalServerError, "internal", "something went wrong here; the request id finds it in the server's log")
 	a.unknown = true
 	return a
+}
+
+// scheduleProblem is problemOf for what the routes of schedules alone refuse.
+func scheduleProblem(err error) (a answer, ok bool) {
+	var (
+		rule     *RuleError
+		used     *CalendarUsedError
+		notFired *NotFiredError
+	)
+	switch {
+	case errors.As(err, &rule):
+		return problem(http.StatusBadRequest, "bad_rule", "the rule does not parse, or can never fire", wireFields(rule.Fields)...), true
+	case errors.Is(err, ErrRevision):
+		return problem(http.StatusPreconditionFailed, "changed", "it was changed since the revision that If-Match names, or is being changed without end"), true
+	case errors.Is(err, ErrTaken):
+		return problem(http.StatusConflict, "name_taken", "the namespace has one of that name", field("/name", "is taken")), true
+	case errors.As(err, &used):
+		return problem(http.StatusConflict, "in_use", used.Error()), true
+	case errors.As(err, &notFired):
+		a := problem(http.StatusConflict, notFired.Outcome, notFired.Why)
+		a.Task = notFired.Task
+		return a, true
+	}
+	return answer{}, false
 }
 
 var badKinds = map[int]string{

@@ -29,7 +29,7 @@ func (s *server) RetryTask(ctx context.Context, r RetryTaskRequestObject) (Retry
 	if in.key != "" {
 		in.hash = fingerprint(retryRoute, again.asked(given(r.Params.All)))
 	}
-	if err := s.mayCreate(ctx, in.caller, again.wants()); err != nil {
+	if err := s.rights().mayCreate(ctx, in.caller, again.wants()); err != nil {
 		return nil, err
 	}
 	if !old.State.Terminal() {

@@ -312,10 +312,15 @@ func (b *backend) Report(_ context.Context, r Report) error {
 
 // What the ClusterRoles slipway-viewer and slipway-operator give, as a RoleBinding gives it.
 var (
-	viewerRole   = []string{"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev", "get freezes.slipway.dev", "list freezes.slipway.dev"}
+	viewerRole = []string{
+		"get tasks.slipway.dev", "list tasks.slipway.dev", "get tasks/log.slipway.dev", "get lanes.slipway.dev", "get limits.slipway.dev", "get freezes.slipway.dev", "list freezes.slipway.dev",
+		"get schedules.slipway.dev", "get schedules.slipway.dev nightly", "list schedules.slipway.dev", "get calendars.slipway.dev holidays", "list calendars.slipway.dev",
+	}
 	operatorRole = []string{
 		"create tasks.slipway.dev", "patch tasks.slipway.dev", "create tasks/cancel.slipway.dev", "create tasks/retry.slipway.dev",
 		"use kinds.slipway.dev command.run",
+		"create schedules.slipway.dev", "patch schedules.slipway.dev nightly", "delete schedules.slipway.dev nightly", "create schedules/run.slipway.dev nightly",
+		"update calendars.slipway.dev holidays", "delete calendars.slipway.dev holidays",
 	}
 )
 
@@ -331,6 +336,7 @@ func roleIn(namespace string, role ...string) []string {
 type rig struct {
 	testing.TB
 	*backend
+	times    *timetable
 	server   *http.Server
 	kinds    *kinds.Registry
 	logged   *strings.Builder
@@ -340,7 +346,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{TB: t, kinds: kinds.BuiltIn(), logged: &strings.Builder{}, backend: &backend{
+	r := &rig{TB: t, kinds: kinds.BuiltIn(), logged: &strings.Builder{}, times: newTimetable(), backend: &backend{
 		rights: map[string][]string{
 			"admin":  {"*"},
 			"nobody": {},
@@ -371,6 +377,7 @@ func (r *rig) paced(p Pace) {
 	b := r.backend
 	server, err := New(Config{
 		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Freezer: b, Lanes: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
+		Schedules: r.times, Calendars: r.times, Timer: r.times,
 		SessionKey: []byte(secretKey), Ready: func(context.Context) (string, error) { return r.degraded, r.ready },
 		Pace:    p,
 		Version: api.Version{Version: "test", API: "v1"},

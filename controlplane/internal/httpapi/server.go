@@ -31,6 +31,9 @@ type Config struct {
 	Freezer   Freezer
 	Lanes     Lanes
 	Audit     Audit
+	Schedules Schedules
+	Calendars Calendars
+	Timer     Timer
 	Logs      Logs
 	Runners   Runners
 	Pods      Pods
@@ -71,6 +74,9 @@ type server struct {
 	freezer   Freezer
 	lanes     Lanes
 	audit     Audit
+	schedules Schedules
+	calendars Calendars
+	timer     Timer
 	logs      Logs
 	runners   Runners
 	pods      Pods
@@ -110,6 +116,7 @@ func New(c Config) (*http.Server, error) {
 	s := &server{
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, picker: c.Picker, history: c.History, canceler: c.Canceler,
 		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, freezer: c.Freezer, lanes: c.Lanes, audit: c.Audit,
+		schedules: c.Schedules, calendars: c.Calendars, timer: c.Timer,
 		logs: c.Logs, runners: c.Runners, pods: c.Pods, cluster: c.Cluster, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
 	}

@@ -191,7 +191,7 @@ type intake struct {
 // submit checks rights and rules and stores. A request that was accepted before is answered as then, even if it would
 // be refused today: its kind may be gone.
 func (s *server) submit(ctx context.Context, in intake) (built, []Accepted, error) {
-	if err := s.mayCreate(ctx, in.caller, in.wants()); err != nil {
+	if err := s.rights().mayCreate(ctx, in.caller, in.wants()); err != nil {
 		return built{}, nil, err
 	}
 	sub, invalid := s.build(in)
@@ -202,10 +202,10 @@ func (s *server) submit(ctx context.Context, in intake) (built, []Accepted, erro
 // accept stores what was built. What is invalid today may still be the repeat of an earlier request.
 func (s *server) accept(ctx context.Context, in intake, sub built, invalid error) ([]Accepted, error) {
 	if invalid == nil {
-		if err := s.mayCreate(ctx, in.caller, sub.planned); err != nil {
+		if err := s.rights().mayCreate(ctx, in.caller, sub.planned); err != nil {
 			return nil, err
 		}
-		if err := s.mayChooseFreely(ctx, in.caller, sub.Items); err != nil {
+		if err := s.rights().mayChooseFreely(ctx, in.caller, sub.Items); err != nil {
 			return nil, err
 		}
 		var err error
@@ -291,8 +291,13 @@ func (in intake) wants() []want {
 	return all
 }
 
+// rights asks whether somebody could do himself what he has Slipway do.
+type rights struct{ gate Gate }
+
+func (s *server) rights() rights { return rights{s.gate} }
+
 // mayCreate asks for the rights that need nothing but names: create Tasks in the namespace, and use the kind.
-func (s *server) mayCreate(ctx context.Context, caller auth.Identity, all []want) error {
+func (s rights) mayCreate(ctx context.Context, caller auth.Identity, all []want) error {
 	asked := map[want]bool{}
 	for _, w := range all {
 		if asked[w] {
@@ -312,7 +317,7 @@ func (s *server) mayCreate(ctx context.Context, caller auth.Identity, all []want
 
 // mayChooseFreely asks whether somebody who names what runs could create a Job of it himself. A pod reads any Secret of
 // its namespace, so who names one must be able to create such a Job too, or to read that Secret without Slipway.
-func (s *server) mayChooseFreely(ctx context.Context, caller auth.Identity, items []Item) error {
+func (s rights) mayChooseFreely(ctx context.Context, caller auth.Identity, items []Item) error {
 	for _, item := range items {
 		if err := s.mayChoose(ctx, caller, item); err != nil {
 			return err
@@ -324,7 +329,7 @@ func (s *server) mayChooseFreely(ctx context.Context, caller auth.Identity, item
 	return nil
 }
 
-func (s *server) mayChoose(ctx context.Context, caller auth.Identity, item Item) error {
+func (s rights) mayChoose(ctx context.Context, caller auth.Identity, item Item) error {
 	namespace, secrets := item.Task.Namespace, item.Task.Spec.Pod.Secrets
 	if !item.Free && len(secrets) == 0 {
 		return nil

@@ -98,7 +98,7 @@ given AS MATERIALIZED (
         ord int, id uuid, lane text, queue text, namespace text, kind text, name text, mode text, class smallint,
         executor text, params jsonb, spec jsonb, labels jsonb, outside text, run_at timestamptz, delay float8,
         queue_in float8, parent_id uuid, children int, retry_of bigint, root bigint, replaces jsonb, run_if text,
-        schedule uuid, fire_at timestamptz, front bigint, absorbed int) ORDER BY ord) x),
+        schedule uuid, fire_at timestamptz, front bigint, absorbed int, by text) ORDER BY ord) x),
 placed AS MATERIALIZED (
     -- In order of the batch, after the lanes' locks: seq is the lane's order.
     SELECT g.*, coalesce(g.lane, 'task:' || g.key) AS in_lane, g.lane IS NULL AS private,
@@ -118,7 +118,7 @@ tasks AS (
         CASE WHEN r.queue_in > 0 THEN GREATEST(r.due, r.at) + r.queue_in * interval '1 second' END,
         p.key, r.children, r.retry_of, r.root,
         CASE WHEN r.replaces IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(r.replaces)) END,
-        r.run_if, r.schedule, r.fire_at, r.absorbed, @by, r.at
+        r.run_if, r.schedule, r.fire_at, r.absorbed, coalesce(nullif(r.by, ''), @by), r.at
     FROM ranked r LEFT JOIN given p ON p.id = r.parent_id
     ORDER BY r.ord),
 private AS (
@@ -141,7 +141,7 @@ labelled AS (
     SELECT e.key || '=' || e.value, r.at, r.key FROM ranked r, jsonb_each_text(r.labels) e),
 noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)
-    SELECT r.key, e.type, @by, r.at, NULL
+    SELECT r.key, e.type, coalesce(nullif(r.by, ''), @by), r.at, NULL
     FROM ranked r CROSS JOIN LATERAL (
         SELECT 'submitted' AS type UNION ALL SELECT 'coalesced' FROM generate_series(1, r.absorbed)) e),
 audited AS (

@@ -37,6 +37,7 @@ type insertItem struct {
 	FireAt    *time.Time        `json:"fire_at"`
 	Front     *int64            `json:"front"`
 	Absorbed  int               `json:"absorbed"`
+	By        string            `json:"by"`
 }
 
 type insertDep struct {
@@ -120,7 +121,7 @@ func (w *submit) insertItem(e *entry) insertItem {
 		Ord: e.ord, ID: e.id, Queue: queueOf(e), Namespace: t.Namespace, Kind: t.Kind, Name: newest.item.Task.Name,
 		Mode: modeOf(e), Class: t.Class, Executor: executorOf(e), Params: paramsOf(newest), Spec: newest.item.Task.Spec,
 		Labels: t.Labels, Delay: e.item.Delay.Seconds(), QueueIn: float64(t.Spec.QueueDeadline), Children: len(e.item.Children),
-		RetryOf: e.retryOf, Root: e.root, RunIf: e.item.RunIf, Front: e.front, Absorbed: e.absorbed,
+		RetryOf: e.retryOf, Root: e.root, RunIf: e.item.RunIf, Front: e.front, Absorbed: e.absorbed, By: e.item.By,
 	}
 	if i.RunIf == "" {
 		i.RunIf = AllSucceeded

@@ -33,6 +33,7 @@ type Item struct {
 	Once       bool          // not where the Task in RetryOf was submitted again before; the answer is that one, Repeated
 	Schedule   string        // id of the schedule that fired it, with FireAt
 	FireAt     time.Time
+	By         string // who the Task says made it; empty: the caller
 }
 
 // RunIf says which ends of the Tasks in After let a Task run.

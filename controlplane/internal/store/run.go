@@ -22,7 +22,7 @@ const (
 func (s *Store) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		s.wakes.queues.pump, s.wakes.attempts.pump, s.wakes.nudges.pump, s.wakes.ended.pump,
+		s.wakes.queues.pump, s.wakes.attempts.pump, s.wakes.nudges.pump, s.wakes.ended.pump, s.wakes.planned.pump,
 		s.listenLoop, s.notifyLoop, s.beatLoop, s.partitionLoop,
 	} {
 		all.Go(func() { part(ctx) })
@@ -80,7 +80,7 @@ func (s *Store) listen(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	// What was said while nobody listened is found by looking once.
-	s.deliver(effects{nudged: true})
+	s.deliver(effects{nudged: true, planned: true})
 	for {
 		heard, err := conn.WaitForNotification(ctx)
 		if pgconn.Timeout(err) && ctx.Err() == nil && conn.Ping(ctx) == nil {
@@ -93,7 +93,7 @@ func (s *Store) listen(ctx context.Context, conn *pgx.Conn) {
 		if err := json.Unmarshal([]byte(heard.Payload), &n); err != nil || n.Replica == s.cfg.Replica {
 			continue
 		}
-		s.deliver(effects{queues: n.Queues, attempts: n.Attempts, nudged: n.Nudged})
+		s.deliver(effects{queues: n.Queues, attempts: n.Attempts, nudged: n.Nudged, planned: n.Planned})
 	}
 }
 

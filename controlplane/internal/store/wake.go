@@ -13,12 +13,13 @@ type wakes struct {
 	attempts *wakeSet[int64]
 	nudges   *wakeSet[struct{}]
 	ended    *wakeSet[int64] // of this replica alone
+	planned  *wakeSet[struct{}]
 	outbox   *outbox
 }
 
 func newWakes() wakes {
 	return wakes{
-		queues: newWakeSet[string](), attempts: newWakeSet[int64](), nudges: newWakeSet[struct{}](), ended: newWakeSet[int64](),
+		queues: newWakeSet[string](), attempts: newWakeSet[int64](), nudges: newWakeSet[struct{}](), ended: newWakeSet[int64](), planned: newWakeSet[struct{}](),
 		outbox: &outbox{signal: make(chan struct{}, 1)},
 	}
 }
@@ -36,6 +37,9 @@ func (s *Store) NudgeWakes() <-chan struct{} { return s.wakes.nudges.out }
 // nothing finds what is lost. One consumer; delivered while Run runs.
 func (s *Store) Ended() <-chan int64 { return s.wakes.ended.out }
 
+// ScheduleWakes says that a schedule was made, changed or is due sooner. One consumer; delivered while Run runs.
+func (s *Store) ScheduleWakes() <-chan struct{} { return s.wakes.planned.out }
+
 // effects are the wake-ups that a transaction causes; they are sent after its commit.
 type effects struct {
 	queues   []string
@@ -43,6 +47,13 @@ type effects struct {
 	attempts []int64
 	nudged   bool
 	ended    []int64 // keys of Tasks; told here alone
+	planned  bool    // the firing of schedules has to look
+}
+
+// add takes over what another part of the same transaction causes.
+func (e *effects) add(o effects) {
+	e.queues, e.ready, e.attempts = append(e.queues, o.queues...), append(e.ready, o.ready...), append(e.attempts, o.attempts...)
+	e.nudged, e.ended, e.planned = e.nudged || o.nudged, append(e.ended, o.ended...), e.planned || o.planned
 }
 
 // announce wakes this replica at once and the others with the next notification.
@@ -64,6 +75,9 @@ func (s *Store) deliver(e effects) {
 	}
 	if e.nudged {
 		s.wakes.nudges.add(struct{}{})
+	}
+	if e.planned {
+		s.wakes.planned.add(struct{}{})
 	}
 }
 
@@ -128,11 +142,12 @@ type outbox struct {
 	queues map[string]struct{}
 	ids    map[int64]struct{}
 	nudged bool
+	plans  bool
 	signal chan struct{}
 }
 
 func (o *outbox) add(e effects) {
-	if len(e.queues) == 0 && len(e.attempts) == 0 && !e.nudged {
+	if len(e.queues) == 0 && len(e.attempts) == 0 && !e.nudged && !e.planned {
 		return
 	}
 	o.mu.Lock()
@@ -148,7 +163,7 @@ func (o *outbox) add(e effects) {
 			o.ids[a] = struct{}{}
 		}
 	}
-	o.nudged = o.nudged || e.nudged
+	o.nudged, o.plans = o.nudged || e.nudged, o.plans || e.planned
 	o.mu.Unlock()
 	select {
 	case o.signal <- struct{}{}:
@@ -162,16 +177,17 @@ type notification struct {
 	Queues   []string `json:"q,omitempty"`
 	Attempts []int64  `json:"a,omitempty"`
 	Nudged   bool     `json:"n,omitempty"`
+	Planned  bool     `json:"s,omitempty"`
 }
 
 // take empties the outbox; ok is false where nothing was in it.
 func (o *outbox) take(replica string) (payload string, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.queues) == 0 && len(o.ids) == 0 && !o.nudged {
+	if len(o.queues) == 0 && len(o.ids) == 0 && !o.nudged && !o.plans {
 		return "", false
 	}
-	n := notification{Replica: replica, Nudged: o.nudged}
+	n := notification{Replica: replica, Nudged: o.nudged, Planned: o.plans}
 	const most = 40 // of at most 63 bytes each
 	for q := range o.queues {
 		if len(n.Queues) < most {
@@ -181,7 +197,7 @@ func (o *outbox) take(replica string) (payload string, ok bool) {
 	for a := range o.ids {
 		n.Attempts = append(n.Attempts, a)
 	}
-	o.queues, o.ids, o.nudged = nil, nil, false
+	o.queues, o.ids, o.nudged, o.plans = nil, nil, false, false
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return "", false

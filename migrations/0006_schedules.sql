@@ -40,6 +40,7 @@ CREATE TABLE slipway.schedules (
     waits         text   NOT NULL DEFAULT '',                 -- why nothing fires before next_at, where that is to be said
     last_fire_at  timestamptz,
     last_task     uuid,
+    ledger_from   timestamptz,                                -- instants before it are in no ledger any more; null: all are
     UNIQUE (namespace, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX schedules_due ON slipway.schedules (next_at) WHERE next_at IS NOT NULL;
@@ -73,3 +74,17 @@ CREATE TABLE slipway.calendars (
 
 CREATE INDEX tasks_fired_live ON slipway.tasks (schedule) WHERE schedule IS NOT NULL AND state IN ('queued', 'running');
 CREATE INDEX tasks_fired_well ON slipway.tasks (schedule, ended_at DESC) WHERE schedule IS NOT NULL AND state = 'succeeded';
+
+-- Whole days of events or logs go at once. Waiting for a lock holds up whoever comes after, so that it is short; where it
+-- was not to be had, the next run tries again.
+-- +goose StatementBegin
+CREATE FUNCTION slipway.drop_partition(parent text, day date) RETURNS void LANGUAGE plpgsql SET lock_timeout = '500ms' AS $$
+BEGIN
+    IF parent NOT IN ('events', 'logs') THEN
+        RAISE EXCEPTION 'drop a day of %: it is kept in no days', parent;
+    END IF;
+    EXECUTE format('DROP TABLE IF EXISTS slipway.%I', parent || '_' || to_char(day, 'YYYYMMDD'));
+END $$;
+-- +goose StatementEnd
+ALTER FUNCTION slipway.make_partitions(int) SET lock_timeout = '500ms';
+SELECT slipway.make_partitions(3);

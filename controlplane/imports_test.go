@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"pkg/task":                        nil,
 	"pkg/api":                         nil,
 	"pkg/client":                      {"pkg/api", "pkg/task"},
+	"pkg/retention":                   nil,
 	"pkg/handler":                     {"pkg/task", "pkg/handler/internal/protocol"},
 	"pkg/handler/internal/protocol":   {"pkg/task"},
 	"migrations":                      nil,

@@ -1076,7 +1076,7 @@ type HeartbeatAnswer struct {
 	// Cancel Whether the handler is asked to stop.
 	Cancel bool `json:"cancel"`
 
-	// SecondsLeft Seconds left for the handler.
+	// SecondsLeft Seconds left for the handler, from when the beat was stored.
 	SecondsLeft float64 `json:"seconds_left"`
 }
 
@@ -1087,6 +1087,10 @@ type HeartbeatRequest struct {
 
 	// Fence Its fence.
 	Fence int64 `json:"fence"`
+
+	// HoldSeconds For how long the answer may wait for a cancel; a cancel that was asked for already is told at once. The
+	// answer to start says how much is taken. Default 0.
+	HoldSeconds float64 `json:"hold_seconds,omitempty,omitzero"`
 
 	// PodUID Uid of the pod that won start.
 	PodUID string `json:"pod_uid"`
@@ -1855,6 +1859,10 @@ type StartAnswer struct {
 
 	// HeartbeatSeconds Seconds between two heartbeats.
 	HeartbeatSeconds float64 `json:"heartbeat_seconds"`
+
+	// HoldSeconds The `hold_seconds` that heartbeats may ask for. Default 0: this control plane, or a fence time this short,
+	// takes none.
+	HoldSeconds float64 `json:"hold_seconds,omitempty,omitzero"`
 
 	// Kind Name of the handler.
 	Kind string `json:"kind"`

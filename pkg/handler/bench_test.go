@@ -28,6 +28,8 @@ type fakePlane struct {
 	began    time.Time
 	startN   int
 	beatAt   []time.Duration
+	held     []time.Duration // for which each beat asked to be held
+	stop     time.Duration   // after which a cancel is asked for; 0: never
 	progress []any
 	finished []protocol.Finish
 	finishAt []time.Duration
@@ -52,16 +54,27 @@ func (f *fakePlane) Start(ctx context.Context) (protocol.Grant, error) {
 	return f.grant, ctx.Err()
 }
 
-func (f *fakePlane) Beat(ctx context.Context, progress any) (protocol.Answer, error) {
+func (f *fakePlane) Beat(ctx context.Context, progress any, hold time.Duration) (protocol.Answer, error) {
 	f.mu.Lock()
 	f.beatAt = append(f.beatAt, time.Since(f.began))
+	f.held = append(f.held, hold)
 	f.progress = append(f.progress, progress)
 	n := len(f.beatAt)
 	f.mu.Unlock()
-	if f.beats == nil {
-		return protocol.Answer{}, ctx.Err()
+	if f.beats != nil {
+		return f.beats(n)
 	}
-	return f.beats(n)
+	if hold > 0 {
+		stop := f.stop - time.Since(f.began)
+		if f.stop == 0 {
+			stop = hold
+		}
+		select {
+		case <-time.After(min(stop, hold)):
+		case <-ctx.Done():
+		}
+	}
+	return protocol.Answer{Cancel: f.stop > 0 && time.Since(f.began) >= f.stop}, ctx.Err()
 }
 
 func (f *fakePlane) Finish(ctx context.Context, end protocol.Finish) error {

@@ -82,6 +82,6 @@ func InlineGrant(t task.Task, a task.Attempt) Grant {
 	return Grant{
 		TaskID: t.ID, Kind: t.Kind, Namespace: t.Namespace, Params: t.Params, AttemptNumber: a.Number,
 		Run: t.Spec.RunDeadline, Grace: max(min(t.Spec.Grace, task.InlineGrace), 1), Heartbeat: task.InlineBeat,
-		FenceAfter: task.InlineCancelAfter,
+		Hold: task.InlineBeat, FenceAfter: task.InlineCancelAfter,
 	}
 }

@@ -28,7 +28,8 @@ const (
 // plane is the control plane as a runner sees it.
 type plane interface {
 	Start(ctx context.Context) (protocol.Grant, error)
-	Beat(ctx context.Context, progress any) (protocol.Answer, error)
+	// Beat may wait with its answer for a cancel, for as long as hold.
+	Beat(ctx context.Context, progress any, hold time.Duration) (protocol.Answer, error)
 	Finish(ctx context.Context, f protocol.Finish) error
 }
 

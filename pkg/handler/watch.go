@@ -50,7 +50,7 @@ func newWatch(r *runner, g protocol.Grant, sent time.Time) *watch {
 		overdue:  make(chan struct{}),
 		progress: make(chan Progress, 1),
 		answers:  make(chan beatResult, 1),
-		beat:     time.NewTimer(g.Heartbeat.Duration()),
+		beat:     time.NewTimer(firstBeat(g)),
 		fence:    time.NewTimer(time.Until(sent.Add(g.FenceAfter.Duration()))),
 		pauses:   newPauses(min(longestPause, g.Heartbeat.Duration())),
 	}
@@ -58,6 +58,15 @@ func newWatch(r *runner, g protocol.Grant, sent time.Time) *watch {
 		w.deadline = time.NewTimer(time.Until(sent.Add(g.Run.Duration())))
 	}
 	return w
+}
+
+// firstBeat is how long the first heartbeat waits: where it is held it is what hears a cancel, and comes soon. What ends
+// before it has cost no call more.
+func firstBeat(g protocol.Grant) time.Duration {
+	if g.Hold > 0 {
+		return min(time.Second, g.Heartbeat.Duration())
+	}
+	return g.Heartbeat.Duration()
 }
 
 func positive(given, otherwise task.Seconds) task.Seconds {
@@ -164,7 +173,7 @@ func (w *watch) sendBeat(ctx context.Context) {
 	w.flying = true
 	sent := time.Now()
 	go func() {
-		answer, err := w.r.plane.Beat(ctx, progress)
+		answer, err := w.r.plane.Beat(ctx, progress, w.grant.Hold.Duration())
 		if p, ok := progress.(Progress); ok && err != nil {
 			select { // what was not taken waits for the next one, unless there is newer
 			case w.progress <- p:

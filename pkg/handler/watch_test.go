@@ -77,6 +77,56 @@ func TestACancelReachesTheHandlerThroughTheHeartbeat(t *testing.T) {
 	})
 }
 
+func TestACancelIsHeardAtOnceWhereHeartbeatsAreHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, untilStopped)
+		b.plane.grant.Hold = 10
+		b.plane.stop = 17*time.Second + 1
+		began := time.Now()
+		b.run()
+		if took := time.Since(began); took != b.plane.stop {
+			t.Errorf("stopped after %v, asked at %v", took, b.plane.stop)
+		}
+		if got := fmt.Sprint(b.plane.beatAt, b.plane.held); got != "[1s 11s] [10s 10s]" {
+			t.Errorf("beats at and held for %s", got)
+		}
+		if r := b.report(t); r.Outcome != task.OutcomeCanceled {
+			t.Errorf("reported %+v", r)
+		}
+	})
+}
+
+func TestAHeldHeartbeatDelaysNeitherTheEndNorTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(context.Context, Task) (any, error) {
+			time.Sleep(15 * time.Second)
+			return nil, nil
+		})
+		b.plane.grant.Hold = 10
+		began := time.Now()
+		if code := b.run(); code != 0 || time.Since(began) != 15*time.Second {
+			t.Errorf("exit code %d after %v", code, time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, untilStopped)
+		b.plane.grant.Hold = 10
+		b.plane.beats = func(n int) (protocol.Answer, error) {
+			time.Sleep(10 * time.Second)
+			if n > 1 {
+				return protocol.Answer{}, errDown
+			}
+			return protocol.Answer{}, nil
+		}
+		b.plane.finish = func(int, protocol.Finish) error { return errDown }
+		began := time.Now()
+		b.run()
+		if took := time.Since(began); took < 61*time.Second || took > 61*time.Second+fencedFinish {
+			t.Errorf("fenced after %v, the last good beat was sent at 1s", took)
+		}
+	})
+}
+
 func TestTheRunDeadlineRunsOnTheRunnersOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, untilStopped)

@@ -247,7 +247,7 @@ func (r runners) Start(ctx context.Context, s httpapi.Start) (task.Task, task.At
 
 // Beat stores a heartbeat.
 func (r runners) Beat(ctx context.Context, b httpapi.Beat) (httpapi.BeatAnswer, error) {
-	hear, err := r.store.Beat(ctx, store.BeatRequest{Attempt: b.Attempt, Fence: b.Fence, PodUID: b.PodUID, Progress: b.Progress})
+	hear, err := r.store.Beat(ctx, store.BeatRequest{Attempt: b.Attempt, Fence: b.Fence, PodUID: b.PodUID, Progress: b.Progress, Hold: b.Hold})
 	return httpapi.BeatAnswer{Cancel: hear.Cancel, Left: hear.Left}, known(err)
 }
 

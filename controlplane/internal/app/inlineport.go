@@ -33,8 +33,8 @@ func (b inlineBooks) Start(ctx context.Context, h inline.Hold) (task.Task, task.
 }
 
 // Beat stores a heartbeat.
-func (b inlineBooks) Beat(ctx context.Context, h inline.Hold, progress json.RawMessage) (bool, time.Duration, error) {
-	hear, err := b.store.Beat(ctx, store.BeatRequest{Attempt: h.Attempt, Fence: h.Fence, PodUID: h.Holder, Progress: progress})
+func (b inlineBooks) Beat(ctx context.Context, h inline.Hold, progress json.RawMessage, hold <-chan struct{}) (bool, time.Duration, error) {
+	hear, err := b.store.Beat(ctx, store.BeatRequest{Attempt: h.Attempt, Fence: h.Fence, PodUID: h.Holder, Progress: progress, Hold: hold})
 	return hear.Cancel, hear.Left, known(err)
 }
 

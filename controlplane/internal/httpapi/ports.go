@@ -332,6 +332,7 @@ type Beat struct {
 	Attempt, Fence int64
 	PodUID         string
 	Progress       json.RawMessage
+	Hold           <-chan struct{} // done when the answer must not wait for a stop any longer; nil: it does not wait
 }
 
 // BeatAnswer is what a runner hears.

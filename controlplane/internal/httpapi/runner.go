@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
 	"slipway.dev/slipway/pkg/api"
@@ -22,6 +23,10 @@ const (
 	maxTail     = 64 * kib
 	cutMark     = " … (cut)"
 )
+
+// longestHold is the longest that the answer to a heartbeat waits: well below readTimeout, after which the connection
+// counts as broken.
+const longestHold = 15 * time.Second
 
 // StartAttempt hands the work of an Attempt to the first pod that asks for it.
 func (s *server) StartAttempt(ctx context.Context, r StartAttemptRequestObject) (StartAttemptResponseObject, error) {
@@ -45,7 +50,17 @@ func (s *server) StartAttempt(ctx context.Context, r StartAttemptRequestObject) 
 		Params: t.Params, SessionKey: key,
 		RunSeconds: float64(t.Spec.RunDeadline), GraceSeconds: float64(t.Spec.Grace),
 		HeartbeatSeconds: s.heartbeat.Seconds(), FenceAfterSeconds: float64(t.Spec.FenceAfter),
+		HoldSeconds: s.hold(t.Spec.FenceAfter.Duration()).Seconds(),
 	}), nil
+}
+
+// hold is for how long the answer to a heartbeat may wait: no two calls of a runner are under way at a time. A held call
+// that nobody answers any more is found that much later, so that there is none where the fence time is short.
+func (s *server) hold(fenceAfter time.Duration) time.Duration {
+	if fenceAfter < 6*s.heartbeat {
+		return 0
+	}
+	return min(s.heartbeat, longestHold)
 }
 
 // Heartbeat stores that a handler is at work and tells it what it has to know.
@@ -63,6 +78,11 @@ func (s *server) Heartbeat(ctx context.Context, r HeartbeatRequestObject) (Heart
 			return nil, fmt.Errorf("write progress: %w", err)
 		}
 		beat.Progress = raw
+	}
+	if b.HoldSeconds > 0 {
+		hold, cancel := context.WithTimeout(s.going, min(time.Duration(b.HoldSeconds*float64(time.Second)), longestHold))
+		defer cancel()
+		beat.Hold = hold.Done()
 	}
 	hear, err := s.runners.Beat(ctx, beat)
 	if err != nil {

@@ -75,6 +75,30 @@ func TestAHeartbeatCarriesProgressAndCancel(t *testing.T) {
 	}
 }
 
+func TestAHeartbeatIsHeldOnlyWhereItAsks(t *testing.T) {
+	r := newRig(t)
+	r.send(runner("heartbeat", `{"attempt":7,"fence":9,"pod_uid":"u"}`))
+	r.send(runner("heartbeat", `{"attempt":7,"fence":9,"pod_uid":"u","hold_seconds":0.001}`))
+	if r.beats[0].Hold != nil || r.beats[1].Hold == nil {
+		t.Fatalf("held: %v without asking, %v with", r.beats[0].Hold != nil, r.beats[1].Hold != nil)
+	}
+	<-r.beats[1].Hold
+	for _, hold := range []string{"-1", "31", `"1"`} {
+		r.problem(r.send(runner("heartbeat", `{"attempt":7,"fence":9,"pod_uid":"u","hold_seconds":`+hold+`}`)), 400)
+	}
+}
+
+func TestNoHeartbeatIsHeldWhereTheFenceTimeIsShort(t *testing.T) {
+	r := newRig(t)
+	for fence, hold := range map[task.Seconds]float64{600: 10, 60: 10, 59: 0} {
+		r.task.Spec.FenceAfter = fence
+		got := decode[api.StartAnswer](t, r.send(runner("start", `{"attempt":7,"fence":9}`)))
+		if got.HoldSeconds != hold {
+			t.Errorf("with a fence time of %v a heartbeat may be held for %v s, want %v", fence, got.HoldSeconds, hold)
+		}
+	}
+}
+
 func TestAReportIsKeptWhateverItsTextsAre(t *testing.T) {
 	r := newRig(t)
 	tail := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 100<<10) + "the end\x00\xff"))

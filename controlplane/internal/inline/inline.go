@@ -31,7 +31,8 @@ import (
 type Books interface {
 	Start(ctx context.Context, h Hold) (task.Task, task.Attempt, error)
 	// Beat returns once the heartbeat is stored, with whether to stop and what is left of the run deadline.
-	Beat(ctx context.Context, h Hold, progress json.RawMessage) (cancel bool, left time.Duration, err error)
+	// It may wait for a stop until hold is done; nil: it does not wait.
+	Beat(ctx context.Context, h Hold, progress json.RawMessage, hold <-chan struct{}) (cancel bool, left time.Duration, err error)
 	Report(ctx context.Context, h Hold, r task.Report, tail []byte) error
 }
 
@@ -191,7 +192,7 @@ func (p plane) Start(ctx context.Context) (handler.Grant, error) {
 }
 
 // Beat stores a heartbeat.
-func (p plane) Beat(ctx context.Context, progress any) (handler.Answer, error) {
+func (p plane) Beat(ctx context.Context, progress any, hold time.Duration) (handler.Answer, error) {
 	var raw json.RawMessage
 	if progress != nil {
 		var err error
@@ -199,7 +200,9 @@ func (p plane) Beat(ctx context.Context, progress any) (handler.Answer, error) {
 			return handler.Answer{}, fmt.Errorf("write progress: %w", err)
 		}
 	}
-	cancel, left, err := p.books.Beat(ctx, p.hold, raw)
+	held, release := context.WithTimeout(ctx, hold)
+	defer release()
+	cancel, left, err := p.books.Beat(ctx, p.hold, raw, held.Done())
 	seconds := task.Seconds(left.Seconds())
 	return handler.Answer{Cancel: cancel, Left: &seconds}, stale(err)
 }

@@ -48,7 +48,7 @@ func (b *books) Start(_ context.Context, h Hold) (task.Task, task.Attempt, error
 	return task.Task{ID: "t", Kind: "test", Spec: spec}, task.Attempt{ID: h.Attempt, Number: 1}, nil
 }
 
-func (b *books) Beat(context.Context, Hold, json.RawMessage) (bool, time.Duration, error) {
+func (b *books) Beat(context.Context, Hold, json.RawMessage, <-chan struct{}) (bool, time.Duration, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down {

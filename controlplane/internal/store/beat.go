@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,12 +13,19 @@ import (
 )
 
 // beats collects heartbeats, which are stored together: one write a second for thousands of runners. A beat is
-// answered only after the batch that holds it has committed.
+// answered only after the batch that holds it has committed. One that is held waits on, until it is woken with its Attempt.
 type beats struct {
 	mu      sync.Mutex
 	waiting map[beatKey]*waitingBeat
 	signal  chan struct{}
+	hurry   chan struct{} // a batch is not to be collected for long: somebody was woken
+
+	holds sync.Mutex
+	held  map[int64]map[chan struct{}]struct{} // by Attempt
 }
+
+// hurried is how long a batch is collected that somebody was woken for: many Attempts are stopped together.
+const hurried = 10 * time.Millisecond
 
 type beatKey struct {
 	attempt, fence int64
@@ -32,18 +40,88 @@ type waitingBeat struct {
 }
 
 func newBeats() beats {
-	return beats{waiting: map[beatKey]*waitingBeat{}, signal: make(chan struct{}, 1)}
+	return beats{
+		waiting: map[beatKey]*waitingBeat{}, signal: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		held: map[int64]map[chan struct{}]struct{}{},
+	}
 }
 
 // Beat stores a heartbeat and says whether to go on. It returns when the batch that holds it has committed, which
-// takes up to Config.BeatEvery and needs Run.
+// takes up to Config.BeatEvery and needs Run; where that does not ask to stop, it returns when a stop is stored, wherever
+// that was, or when r.Hold or ctx is done, with the answer that it has.
 func (s *Store) Beat(ctx context.Context, r BeatRequest) (BeatAnswer, error) {
-	w := s.beats.join(beatKey{r.Attempt, r.Fence, r.PodUID}, cleanJSON(r.Progress, maxProgress))
-	select {
-	case <-w.done:
-		return w.answer, w.err
-	case <-ctx.Done():
-		return BeatAnswer{}, ctx.Err()
+	var woken <-chan struct{}
+	if r.Hold != nil { // before the beat is stored: nothing is missed in between
+		var release func()
+		woken, release = s.beats.hold(r.Attempt)
+		defer release()
+	}
+	key := beatKey{r.Attempt, r.Fence, r.PodUID}
+	answer, again, err := s.stored(ctx, s.beats.join(key, cleanJSON(r.Progress, maxProgress)), woken)
+	for err == nil && !answer.Cancel && r.Hold != nil {
+		if !again {
+			select {
+			case <-r.Hold:
+				return answer, nil
+			case <-ctx.Done():
+				return answer, nil
+			case <-woken:
+			}
+		}
+		w := s.beats.join(key, nil)
+		raise(s.beats.hurry)
+		var now BeatAnswer
+		now, again, err = s.stored(ctx, w, woken)
+		if err == nil {
+			answer.Cancel = now.Cancel // what is left stays that of when the beat was stored
+		} else if !errors.Is(err, ErrStale) {
+			err = nil // the beat is stored; the next one hears what this one did not
+		}
+	}
+	return answer, err
+}
+
+// stored returns with the batch of w. Where its Attempt is woken meanwhile, the batch is hurried, and again says that it
+// may have been read too early.
+func (s *Store) stored(ctx context.Context, w *waitingBeat, woken <-chan struct{}) (answer BeatAnswer, again bool, err error) {
+	for {
+		select {
+		case <-w.done:
+			return w.answer, again, w.err
+		case <-ctx.Done():
+			return BeatAnswer{}, again, ctx.Err()
+		case <-woken:
+			again = true
+			raise(s.beats.hurry)
+		}
+	}
+}
+
+// hold hears, until it is released, that something of an Attempt is worth a look.
+func (b *beats) hold(attempt int64) (woken <-chan struct{}, release func()) {
+	c := make(chan struct{}, 1)
+	b.holds.Lock()
+	defer b.holds.Unlock()
+	if b.held[attempt] == nil {
+		b.held[attempt] = map[chan struct{}]struct{}{}
+	}
+	b.held[attempt][c] = struct{}{}
+	return c, func() {
+		b.holds.Lock()
+		defer b.holds.Unlock()
+		delete(b.held[attempt], c)
+		if len(b.held[attempt]) == 0 {
+			delete(b.held, attempt)
+		}
+	}
+}
+
+// wake tells who is held for an Attempt.
+func (b *beats) wake(attempt int64) {
+	b.holds.Lock()
+	defer b.holds.Unlock()
+	for c := range b.held[attempt] {
+		raise(c)
 	}
 }
 
@@ -58,10 +136,7 @@ func (b *beats) join(k beatKey, progress json.RawMessage) *waitingBeat {
 		w.progress = progress
 	}
 	b.mu.Unlock()
-	select {
-	case b.signal <- struct{}{}:
-	default:
-	}
+	raise(b.signal)
 	return w
 }
 
@@ -73,7 +148,7 @@ func (b *beats) take() map[beatKey]*waitingBeat {
 	return taken
 }
 
-// beatLoop stores what was collected, once per Config.BeatEvery.
+// beatLoop stores what was collected, once per Config.BeatEvery, or sooner where somebody was woken.
 func (s *Store) beatLoop(ctx context.Context) {
 	for {
 		select {
@@ -82,12 +157,26 @@ func (s *Store) beatLoop(ctx context.Context) {
 			return
 		case <-s.beats.signal:
 		}
-		if !sleep(ctx, s.cfg.BeatEvery) {
+		if !s.collect(ctx) {
 			continue
 		}
 		if batch := s.beats.take(); len(batch) > 0 {
 			s.storeBeats(ctx, batch)
 		}
+	}
+}
+
+// collect waits while a batch grows; false means that ctx is done.
+func (s *Store) collect(ctx context.Context) bool {
+	timer := time.NewTimer(s.cfg.BeatEvery)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-s.beats.hurry:
+		return sleep(ctx, min(hurried, s.cfg.BeatEvery))
 	}
 }
 

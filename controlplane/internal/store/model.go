@@ -101,12 +101,14 @@ type BeatRequest struct {
 	Attempt, Fence int64
 	PodUID         string
 	Progress       json.RawMessage // nil leaves the stored one
+	// Hold is done when the answer must not wait for a stop any longer; nil: it is given as soon as the beat is stored.
+	Hold <-chan struct{}
 }
 
 // BeatAnswer is what a runner is told with its heartbeat.
 type BeatAnswer struct {
 	Cancel bool          // a stop is stored: end now
-	Left   time.Duration // of the run deadline
+	Left   time.Duration // of the run deadline, from when the beat was stored
 }
 
 // ReportRequest is a runner's word about the end of its handler.

@@ -69,6 +69,7 @@ func (s *Store) deliver(e effects) {
 	}
 	for _, a := range e.attempts {
 		s.wakes.attempts.add(a)
+		s.beats.wake(a)
 	}
 	for _, key := range e.ended {
 		s.wakes.ended.add(key)
@@ -78,6 +79,14 @@ func (s *Store) deliver(e effects) {
 	}
 	if e.planned {
 		s.wakes.planned.add(struct{}{})
+	}
+}
+
+// raise sets a signal; one that is set already stays so.
+func raise(signal chan<- struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
 	}
 }
 
@@ -100,10 +109,7 @@ func (w *wakeSet[K]) add(k K) {
 		w.pending[k] = struct{}{}
 	}
 	w.mu.Unlock()
-	select {
-	case w.signal <- struct{}{}:
-	default:
-	}
+	raise(w.signal)
 }
 
 func (w *wakeSet[K]) take() (k K, ok bool) {
@@ -165,10 +171,7 @@ func (o *outbox) add(e effects) {
 	}
 	o.nudged, o.plans = o.nudged || e.nudged, o.plans || e.planned
 	o.mu.Unlock()
-	select {
-	case o.signal <- struct{}{}:
-	default:
-	}
+	raise(o.signal)
 }
 
 // notification is what one replica tells the others.

@@ -47,6 +47,7 @@ type Grant struct {
 	Heartbeat     task.Seconds    `json:"heartbeat_seconds"`
 	FenceAfter    task.Seconds    `json:"fence_after_seconds"`
 	AttemptNumber int             `json:"attempt_number"`
+	Hold          task.Seconds    `json:"hold_seconds"` // that a heartbeat may ask for; 0: none
 }
 
 // Answer is the answer to a heartbeat.
@@ -122,7 +123,6 @@ func New(at Place, id Identity) (*Client, error) {
 	return &Client{
 		base: strings.TrimRight(at.Base, "/"), tokenFile: at.TokenFile, id: id,
 		http: &http.Client{
-			Timeout: callTimeout,
 			Transport: &http.Transport{
 				DialContext:         (&net.Dialer{Timeout: callTimeout / 2}).DialContext,
 				TLSClientConfig:     trusted,
@@ -150,6 +150,8 @@ func (c *Client) Start(ctx context.Context) (Grant, error) {
 		Attempt int64 `json:"attempt"`
 		Fence   int64 `json:"fence"`
 	}{c.id.Attempt, c.id.Fence}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	if err := c.call(ctx, "start", strings.TrimSpace(string(token)), body, &g); err != nil {
 		return Grant{}, err
 	}
@@ -166,12 +168,15 @@ type session struct {
 
 func (c *Client) session() session { return session{c.id.Attempt, c.id.Fence, c.id.PodUID} }
 
-// Beat says that the handler is at work; progress may be nil.
-func (c *Client) Beat(ctx context.Context, progress any) (Answer, error) {
+// Beat says that the handler is at work; progress may be nil. The answer may wait for a cancel for as long as hold.
+func (c *Client) Beat(ctx context.Context, progress any, hold time.Duration) (Answer, error) {
 	body := struct {
 		session
-		Progress any `json:"progress,omitempty"`
-	}{c.session(), progress}
+		Progress any          `json:"progress,omitempty"`
+		Hold     task.Seconds `json:"hold_seconds,omitempty"`
+	}{c.session(), progress, task.Seconds(hold.Seconds())}
+	ctx, cancel := context.WithTimeout(ctx, hold+callTimeout)
+	defer cancel()
 	var a Answer
 	err := c.call(ctx, "heartbeat", c.key, body, &a)
 	return a, err
@@ -183,6 +188,8 @@ func (c *Client) Finish(ctx context.Context, f Finish) error {
 		session
 		Finish
 	}{c.session(), f}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return c.call(ctx, "finish", c.key, body, nil)
 }
 

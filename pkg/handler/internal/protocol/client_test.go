@@ -76,7 +76,7 @@ func TestAfterStartTheSessionKeyIsTheIdentity(t *testing.T) {
 	if err != nil || g.Kind != "command.run" || g.Run != 1.5 || g.AttemptNumber != 2 {
 		t.Fatalf("start: %+v, %v", g, err)
 	}
-	a, err := c.Beat(t.Context(), map[string]int{"done": 1})
+	a, err := c.Beat(t.Context(), map[string]int{"done": 1}, 2*time.Second)
 	if err != nil || !a.Cancel || a.Left == nil || *a.Left != 12 {
 		t.Fatalf("heartbeat: %+v, %v", a, err)
 	}
@@ -87,7 +87,7 @@ func TestAfterStartTheSessionKeyIsTheIdentity(t *testing.T) {
 	}
 	want := []call{
 		{"/v1/runner/start", "Bearer first", `{"attempt":7,"fence":41}`},
-		{"/v1/runner/heartbeat", "Bearer sesame", `{"attempt":7,"fence":41,"pod_uid":"pod","progress":{"done":1}}`},
+		{"/v1/runner/heartbeat", "Bearer sesame", `{"attempt":7,"fence":41,"pod_uid":"pod","progress":{"done":1},"hold_seconds":2}`},
 		{"/v1/runner/finish", "Bearer sesame", `{"attempt":7,"fence":41,"pod_uid":"pod","outcome":"failed","reason":"exit_code","exit_code":3,"log_tail":"aGkA"}`},
 	}
 	for i := range want {
@@ -109,7 +109,7 @@ func TestRefusalsAreToldApart(t *testing.T) {
 			w.WriteHeader(status)
 			_ = json.NewEncoder(w).Encode(struct{}{})
 		})
-		_, err := c.Beat(t.Context(), nil)
+		_, err := c.Beat(t.Context(), nil, 0)
 		if status == 200 {
 			if err != nil {
 				t.Errorf("200: %v", err)
@@ -136,7 +136,7 @@ func TestAnEndlessAnswerIsCut(t *testing.T) {
 			}
 		}
 	})
-	if _, err := c.Beat(t.Context(), nil); err == nil {
+	if _, err := c.Beat(t.Context(), nil, 0); err == nil {
 		t.Error("an answer that is no JSON was taken")
 	}
 }

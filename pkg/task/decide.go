@@ -81,10 +81,9 @@ func forsaken(s Seen) bool {
 	return false
 }
 
-// final tells the decisions that a pod seen a moment later would overturn.
-func (d Decision) final() bool {
-	return d.Action == ActFinish || d.Action == ActStop || d.Action == ActAsk
-}
+// final tells the decisions that a pod seen a moment later would overturn. To ask why a Job has no pod decides nothing: a
+// refusal counts only where the API server itself shows none afterwards. Looking first would cost a busy server most.
+func (d Decision) final() bool { return d.Action == ActFinish || d.Action == ActStop }
 
 func decide(t Task, a Attempt, s Seen, now time.Time) Decision {
 	if a.State == Finished {

@@ -28,8 +28,10 @@ func TestDecide(t *testing.T) {
 
 		// Waiting for a pod.
 		{name: "a Job without a pod gets two seconds", a: launched(), s: cached(alive()), after: 1500 * time.Millisecond, want: ActWait, again: 500 * time.Millisecond},
-		{name: "then the server is asked for pods", a: launched(), s: cached(alive()), after: 3 * time.Second, want: ActLook},
-		{name: "then why there is none", a: launched(), s: live(alive()), after: 3 * time.Second, want: ActAsk},
+		{name: "then the server is asked why there is none", a: launched(), s: cached(alive()), after: 3 * time.Second, want: ActAsk},
+		{name: "also where it shows none itself", a: launched(), s: live(alive()), after: 3 * time.Second, want: ActAsk},
+		{name: "a start deadline over by the cache's word is looked at", a: launched(), s: asked(cached(alive()), nil), after: 2 * time.Minute, want: ActLook},
+		{name: "so is a refusal by the cache's word", a: launched(), s: asked(cached(alive()), quota), after: 3 * time.Second, want: ActLook},
 		{name: "quota takes the Job back", a: launched(), s: asked(live(alive()), quota), after: 3 * time.Second, want: ActStop, stop: StopQuota, wait: WaitQuota},
 		{name: "a pod that can never be rejects", a: launched(), s: asked(live(alive()), &Refusal{Cause: RefusedInvalid}), after: 3 * time.Second, want: ActStop, stop: StopInvalid},
 		{name: "a namespace that ends rejects", a: launched(), s: asked(live(alive()), &Refusal{Cause: RefusedNamespace}), after: 3 * time.Second, want: ActStop, stop: StopInvalid},

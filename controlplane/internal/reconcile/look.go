@@ -100,9 +100,13 @@ func (r *Reconciler) decide(ctx context.Context, v view) (again time.Duration, e
 // ask finds out by dry run whether the API server would take the pod. A refusal counts only if there is still no pod
 // afterwards: the Attempt's own may have taken the last room of a quota.
 func (r *Reconciler) ask(ctx context.Context, v *view) error {
-	err := r.cfg.Sight.DryRun(ctx, v.t, v.a)
 	v.s.Asked, v.s.Refusal = true, nil
+	if r.taken.lately(v.t.PodKey(), time.Now()) {
+		return nil
+	}
+	err := r.cfg.Sight.DryRun(ctx, v.t, v.a)
 	if err == nil {
+		r.taken.note(v.t.PodKey(), time.Now())
 		return nil
 	}
 	var refusal *task.Refusal

@@ -110,6 +110,7 @@ type Reconciler struct {
 	keys    *loop.Keyed[int64]
 	ready   chan struct{}
 	trouble loop.Complaints
+	taken   *taken
 	doubts  atomic.Int64 // how often the database may have been restored, the start included
 	listed  int64        // of those, after how many a sweep has listed; the sweep's own
 
@@ -126,7 +127,7 @@ type Reconciler struct {
 func New(cfg Config) *Reconciler {
 	defaults(&cfg)
 	r := &Reconciler{
-		cfg: cfg, ready: make(chan struct{}), trouble: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable},
+		cfg: cfg, ready: make(chan struct{}), taken: newTaken(), trouble: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable},
 		mine: map[int64]bool{}, told: map[int64]bool{}, done: map[int64]time.Time{}, tails: map[int64]*following{},
 	}
 	r.keys = loop.NewKeyed(cfg.Workers, r.look)

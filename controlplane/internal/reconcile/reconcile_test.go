@@ -297,6 +297,21 @@ func TestAPodThatWouldBeTakenIsNotAskedAboutWithoutEnd(t *testing.T) {
 	})
 }
 
+func TestManyJobsWithoutAPodAreAskedAboutOnce(t *testing.T) {
+	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
+		for id := range int64(50) {
+			w.add(id+1, task.Launched)
+			r.Follow(id + 1)
+		}
+		time.Sleep(4 * time.Second)
+		w.see(func() {
+			if w.dryRuns == 0 || w.dryRuns > 16 || w.lives > 0 {
+				t.Errorf("%d dry runs and %d live looks at 50 jobs of one template", w.dryRuns, w.lives)
+			}
+		})
+	})
+}
+
 func TestWaitingForCapacityIsShown(t *testing.T) {
 	reconciling(t, nil, func(t *testing.T, w *world, r *Reconciler) {
 		w.add(1, task.Launched)

@@ -45,7 +45,7 @@ func makeQuota(t *testing.T, r *rig.Rig, name, key, value string) {
 }
 
 func jobsQuota(t *testing.T) {
-	r := rig.New(t, rig.Options{Profile: local.API})
+	r := rig.New(t, rig.Options{Profile: local.API, Env: map[string]string{"SLIPWAY_CALLER_RATE": "0"}}) // one caller watches all
 	user, ns := r.User(t, r.Namespace()), r.Namespace()
 	makeQuota(t, r, "jobs", "count/jobs.batch", "2")
 	lanes := map[string][]string{} // what was submitted, in order
@@ -59,7 +59,8 @@ func jobsQuota(t *testing.T) {
 	}
 	quotaShown := false
 	begun := map[string][]string{}
-	for played := map[string]bool{}; len(played) < len(ids); {
+	played := map[string]bool{}
+	rig.Eventually(t, "every task to begin", func(context.Context) (bool, error) {
 		for _, id := range ids {
 			seen := user.Task(t, id)
 			quotaShown = quotaShown || seen.Waiting != nil && seen.Waiting.Reason == "quota"
@@ -74,10 +75,11 @@ func jobsQuota(t *testing.T) {
 			r.StartRunner(t, pod).Finish(t, map[string]any{"outcome": "succeeded"}, http.StatusNoContent)
 			r.Exit(t, pod, 0, "")
 		}
-		if t.Context().Err() != nil {
-			t.Fatalf("%d of %d have begun", len(played), len(ids))
+		if len(played) < len(ids) {
+			return false, fmt.Errorf("%d of %d have begun", len(played), len(ids))
 		}
-	}
+		return true, nil
+	})
 	for i, id := range ids {
 		endsAs(t, user, fmt.Sprintf("task %d", i+1), id, ending{api.OutcomeSucceeded, "", succeeded})
 		if made := user.Attempts(t, id); len(made) != 1 {

@@ -193,15 +193,16 @@ func (p *Replica) Tail() string {
 // environment is what the manifests would set.
 func (r *Rig) environment(p *Replica) map[string]string {
 	env := map[string]string{
-		"SLIPWAY_DATABASE_URL": p.databaseURL(),
-		"SLIPWAY_LISTEN":       p.Address,
-		"SLIPWAY_NAMESPACES":   strings.Join(r.Namespaces, ","),
-		"SLIPWAY_RUNNER_IMAGE": runnerImage(r.Cluster.Profile),
-		"SLIPWAY_RUNNER_URL":   r.scheme() + r.Gate.Address,
-		"SLIPWAY_KUBECONFIG":   p.access().kubeconfig,
-		"SLIPWAY_REPLICA":      p.Name,
-		"SLIPWAY_LOG_LEVEL":    "debug",
-		"TZ":                   os.Getenv("TZ"),
+		"SLIPWAY_DATABASE_URL":     p.databaseURL(),
+		"SLIPWAY_LISTEN":           p.Address,
+		"SLIPWAY_NAMESPACES":       strings.Join(r.Namespaces, ","),
+		"SLIPWAY_RUNNER_IMAGE":     runnerImage(r.Cluster.Profile),
+		"SLIPWAY_RUNNER_URL":       r.scheme() + r.Gate.Address,
+		"SLIPWAY_KUBECONFIG":       p.access().kubeconfig,
+		"SLIPWAY_REPLICA":          p.Name,
+		"SLIPWAY_LOG_LEVEL":        "debug",
+		"SLIPWAY_UPKEEP_NAMESPACE": "none", // nothing runs that the test has not asked for
+		"TZ":                       os.Getenv("TZ"),
 	}
 	if r.options.Direct {
 		env["SLIPWAY_RUNNER_URL"] = r.scheme() + p.Address

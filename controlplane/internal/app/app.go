@@ -96,7 +96,7 @@ func Run(ctx context.Context, c Config, version api.Version, log *slog.Logger) e
 		return err
 	}
 	p := plane{config: c, version: version, log: log, store: db, cluster: cluster, counts: newCounts()}
-	if p.kinds, err = allKinds(c.Kinds, users, cluster); err != nil {
+	if p.kinds, err = allKinds(c.Kinds, users, c.upkeepKinds(), cluster); err != nil {
 		return err
 	}
 	return p.run(ctx, files)
@@ -139,6 +139,7 @@ func (p plane) run(ctx context.Context, files *certs.Files) (err error) {
 		{"tell", ends{store: db, tell: p.tell, log: log.With("part", "tell")}.Run},
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
+		{"upkeep", p.makeUpkeep},
 		{"inline", until(ctx, p.pool.Run)},
 		{"schedules", loops.schedules.Run},
 		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
@@ -149,6 +150,9 @@ func (p plane) run(ctx context.Context, files *certs.Files) (err error) {
 // inline makes the places for what runs in this process, and marks the kinds that may.
 func (p plane) inline() (*inline.Pool, error) {
 	mine := map[string]handler.Handler{}
+	if p.config.Upkeep != noUpkeep {
+		mine = upkeep{p.store}.handlers()
+	}
 	for _, kind := range p.config.InlineKinds {
 		h, has := handlers[kind]
 		if !has || !p.kinds.AllowInline(kind) {
@@ -304,10 +308,10 @@ func (p plane) loops() loops {
 	l.dispatcher = dispatch.New(dispatch.Config{
 		Queues: b, Records: launchBooks{b}, Cluster: p.cluster, Shelf: p.cluster, Inline: p.pool, Replica: p.config.Replica,
 		Wakes: p.store.QueueWakes(), After: l.reconciler.Ready(), Follow: l.reconciler.Follow, Log: p.log.With("part", "dispatch"),
-		Poll: p.config.Poll, Concurrent: p.config.Launches, InlineAfter: p.config.InlineAfter,
+		Poll: p.config.Poll, Concurrent: p.config.Launches, InlineAfter: p.config.InlineAfter, NoFallback: !slices.ContainsFunc(p.pool.Kinds(), p.elsewhere),
 	})
 	l.settler = settle.New(settle.Config{
-		Steps: p.store, Lanes: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
+		Steps: p.store, Nudges: p.store.NudgeWakes(), Log: p.log.With("part", "settle"), Poll: p.config.SettleTick,
 	})
 	times := p.timetable()
 	l.schedules = firing.New(firing.Config{
@@ -315,6 +319,9 @@ func (p plane) loops() loops {
 	})
 	return l
 }
+
+// elsewhere reports whether what runs here could be a Job as well.
+func (plane) elsewhere(kind string) bool { return kind != kinds.Retention && kind != kinds.Check }
 
 // serve answers requests until ctx is done, then for a while those that come because nobody knows yet, then those that
 // are under way.

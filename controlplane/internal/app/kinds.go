@@ -25,8 +25,8 @@ func userKinds(file string) ([]kinds.Kind, error) {
 	return kinds.Read(file, raw)
 }
 
-// allKinds joins the user's kinds with those out of the box. What only the cluster's side knows of a pod is checked here.
-func allKinds(file string, users []kinds.Kind, cluster patcher) (*kinds.Registry, error) {
+// allKinds joins the user's kinds with those out of the box and those of upkeep. What only the cluster's side knows of a pod is checked here.
+func allKinds(file string, users, own []kinds.Kind, cluster patcher) (*kinds.Registry, error) {
 	var wrong []error
 	for _, k := range users {
 		err := cluster.CheckKind(k.Kind)
@@ -41,5 +41,5 @@ func allKinds(file string, users []kinds.Kind, cluster patcher) (*kinds.Registry
 	if len(wrong) > 0 {
 		return nil, errors.Join(wrong...)
 	}
-	return kinds.WithBuiltIn(users...)
+	return kinds.WithBuiltIn(append(own, users...)...)
 }

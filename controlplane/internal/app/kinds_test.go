@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/pkg/api"
 )
@@ -40,11 +41,11 @@ func TestUsersKindsStandBesideTheBuiltIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := allKinds(file, users, paperCluster(t))
+	all, err := allKinds(file, users, kinds.Upkeep("ops"), paperCluster(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(all.Names(), " "); got != "command.run container.run group report.build" {
+	if got := strings.Join(all.Names(), " "); got != "command.run container.run group report.build slipway.check slipway.retention" {
 		t.Errorf("kinds %s", got)
 	}
 }
@@ -59,7 +60,7 @@ func TestAPatchThatTouchesSlipwaysPartIsNamedByFileKindAndField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = allKinds(file, users, paperCluster(t))
+	_, err = allKinds(file, users, nil, paperCluster(t))
 	for _, want := range []string{file + ": kind bad: pod.spec.restartPolicy: must be Never", file + ": kind worse: pod: ", `unknown field "dnsPolcy"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)

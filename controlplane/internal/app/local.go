@@ -49,7 +49,7 @@ func RunLocal(ctx context.Context, l Local, version api.Version, log *slog.Logge
 		return err
 	}
 	p := plane{config: c, version: version, log: log, store: db, cluster: noCluster{l.Token}, counts: newCounts(), ready: l.Ready}
-	if p.kinds, err = kinds.Local(); err != nil {
+	if p.kinds, err = kinds.Local(c.upkeepKinds()...); err != nil {
 		return err
 	}
 	return p.run(ctx, files)

@@ -90,7 +90,7 @@ func (d *Dispatcher) Paused(namespace string) (why string, paused bool) {
 
 // Breaker tells where no Job could be launched for InlineAfter.
 func (d *Dispatcher) Breaker() Breaker {
-	if d.cfg.Inline == nil || len(d.cfg.Inline.Kinds()) == 0 {
+	if d.cfg.Inline == nil || d.cfg.NoFallback || len(d.cfg.Inline.Kinds()) == 0 {
 		return Breaker{}
 	}
 	return d.gate.tripped(time.Now(), d.cfg.InlineAfter)

@@ -90,6 +90,8 @@ type Config struct {
 	Concurrent int           // launches at the same time; default 32
 	// InlineAfter is how long no Job could be launched before what may run inline does; default 30 s.
 	InlineAfter time.Duration
+	// NoFallback says that nothing which runs in this process could be a Job: then that no Job can be launched changes nothing.
+	NoFallback bool
 }
 
 // Bounds of a Dispatcher.

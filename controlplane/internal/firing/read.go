@@ -44,6 +44,7 @@ type Schedule struct {
 	Waits        string
 	LastFireAt   time.Time
 	LastTask     string
+	LedgerFrom   time.Time
 
 	LastSuccessAt time.Time
 	Live          []string

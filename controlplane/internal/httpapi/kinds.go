@@ -41,6 +41,8 @@ func (s *server) ChangeKind(ctx context.Context, r ChangeKindRequestObject) (Cha
 	switch {
 	case to.Executor == task.ExecutorInline && !k.InlineOK:
 		return nil, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/executor", Reason: "inline needs a handler of this kind in the control plane, and SLIPWAY_INLINE_KINDS to name it"}}}
+	case to.Executor == task.ExecutorJob && k.Only != "":
+		return nil, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/executor", Reason: "job: this kind runs in the control plane's own process alone"}}}
 	case to.Executor == "" && to.Percent != 0:
 		return nil, &kinds.InvalidError{Fields: []kinds.FieldError{{Pointer: "/percent", Reason: "stands beside an executor; null takes the whole switch away"}}}
 	}

@@ -76,6 +76,7 @@ type ScheduleView struct {
 	Waits        string
 	LastFireAt   time.Time
 	LastTask     string
+	LedgerFrom   time.Time
 
 	LastSuccessAt time.Time
 	Live          []string

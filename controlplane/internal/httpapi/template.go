@@ -60,6 +60,22 @@ func keepIdentity(id auth.Identity) (json.RawMessage, error) {
 	return raw, nil
 }
 
+// ownRights are those of a schedule that Slipway has made for its own upkeep. Only who is no user can have them: what a
+// request stores are a user's.
+const ownRights = `{"own": true}`
+
+// OwnRights are the rights of Slipway's own schedules; a change by somebody gives them that user's.
+func OwnRights() json.RawMessage { return json.RawMessage(ownRights) }
+
+// IsOwn tells them.
+func IsOwn(raw json.RawMessage) bool {
+	var kept struct {
+		User string `json:"user"`
+		Own  bool   `json:"own"`
+	}
+	return json.Unmarshal(raw, &kept) == nil && kept.Own && kept.User == ""
+}
+
 // KeptIdentity reads who a schedule fires as; ok is false where that is nobody.
 func KeptIdentity(raw json.RawMessage) (who auth.Identity, ok bool) {
 	var id storedIdentity

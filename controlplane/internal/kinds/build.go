@@ -92,6 +92,9 @@ func Build(k Kind, req Request) (Built, error) {
 		}
 		t.Class = class
 	}
+	if k.Only != "" && req.Namespace != k.Only {
+		wrong.add("/namespace", "is not %s, where kind %s runs alone", k.Only, k.Name)
+	}
 	t.Lane, t.Mode = lane(k, req, &wrong)
 	spec, free := spec(k, req.Spec, &wrong)
 	if len(wrong) == 0 {

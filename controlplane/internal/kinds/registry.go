@@ -22,6 +22,8 @@ type Kind struct {
 	AnyImage bool
 	// NeedsChildren says that it has no handler: its Tasks are composite.
 	NeedsChildren bool
+	// Only, where set, is the one namespace that its Tasks may be in; they run in the control plane's own process alone.
+	Only string
 	// Planner, where there is one, makes the children of its Tasks.
 	Planner Planner
 
@@ -50,12 +52,12 @@ func WithBuiltIn(users ...Kind) (*Registry, error) {
 	return New(append([]Kind{commandRun(), containerRun(), group()}, users...)...)
 }
 
-// Local is the registry of a control plane without a cluster: of what runs in its own process.
-func Local() (*Registry, error) {
+// Local is the registry of a control plane without a cluster: of what runs in its own process, with more of that.
+func Local(more ...Kind) (*Registry, error) {
 	k := commandRun()
 	k.Description = "Run a command in the control plane's own process, for a minute at most."
 	k.Executor, k.InlineOK, k.Spec.RunDeadline = task.ExecutorInline, true, task.InlineMost
-	return New(k, group())
+	return New(append([]Kind{k, group()}, more...)...)
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,38}[A-Za-z0-9])?$`)

@@ -1,5 +1,5 @@
 // Package settle runs the steps that only need the database: parents end and dependents are released after a nudge,
-// delayed Tasks enter their lanes, Tasks that were not claimed before their queue deadline end, and idle lanes go. Every replica runs
+// delayed Tasks enter their lanes, and Tasks that were not claimed before their queue deadline end. Every replica runs
 // them; each step is a transaction of its own that finds nothing to do when another was first.
 //
 // Allowed imports: controlplane/internal/loop.
@@ -21,15 +21,9 @@ type Steps interface {
 	ExpireQueued(ctx context.Context, limit int) (n int, err error)
 }
 
-// Sweeper removes the rows of idle lanes; more means that another call would look at more.
-type Sweeper interface {
-	SweepLanes(ctx context.Context, limit int) (more bool, err error)
-}
-
 // Config is what a Settler needs.
 type Config struct {
 	Steps Steps
-	Lanes Sweeper
 	// Nudges says that Settle may find something.
 	Nudges <-chan struct{}
 	Log    *slog.Logger
@@ -39,9 +33,6 @@ type Config struct {
 const (
 	defaultPoll = time.Second
 	limit       = 100
-
-	sweepEvery = time.Minute
-	sweepLimit = 500
 )
 
 // Settler runs the steps. Make it with New.
@@ -57,14 +48,11 @@ func New(cfg Config) *Settler {
 
 // Run tries the steps until ctx is done and the last of them has returned.
 func (s *Settler) Run(ctx context.Context) error {
-	at := func(pace time.Duration, what string, wake <-chan struct{}, step func(context.Context) (more bool, err error)) func(context.Context) error {
+	every := func(what string, wake <-chan struct{}, step func(context.Context) (more bool, err error)) func(context.Context) error {
 		return func(ctx context.Context) error {
-			loop.Every(ctx, pace, wake, func(ctx context.Context) { s.drain(ctx, what, step) })
+			loop.Every(ctx, s.cfg.Poll, wake, func(ctx context.Context) { s.drain(ctx, what, step) })
 			return nil
 		}
-	}
-	every := func(what string, wake <-chan struct{}, step func(context.Context) (more bool, err error)) func(context.Context) error {
-		return at(s.cfg.Poll, what, wake, step)
 	}
 	return loop.Together(ctx,
 		every("settle parents and dependents", s.cfg.Nudges, func(ctx context.Context) (bool, error) {
@@ -77,9 +65,6 @@ func (s *Settler) Run(ctx context.Context) error {
 		every("end tasks past their queue deadline", nil, func(ctx context.Context) (bool, error) {
 			n, err := s.cfg.Steps.ExpireQueued(ctx, limit)
 			return n >= limit, err
-		}),
-		at(sweepEvery, "sweep idle lanes", nil, func(ctx context.Context) (bool, error) {
-			return s.cfg.Lanes.SweepLanes(ctx, sweepLimit)
 		}))
 }
 

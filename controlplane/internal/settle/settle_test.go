@@ -18,7 +18,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // steps count their calls; each has so much to do.
 type steps struct {
 	settles, enters, expires atomic.Int32
-	sweeps                   atomic.Int32
 	left                     atomic.Int32
 	fails                    atomic.Bool
 }
@@ -43,14 +42,12 @@ func (s *steps) ExpireQueued(context.Context, int) (int, error) {
 	return 0, nil
 }
 
-func (s *steps) SweepLanes(context.Context, int) (bool, error) { return s.sweeps.Add(1)%3 != 0, nil }
-
 func settling(t *testing.T, s *steps, f func(nudges chan struct{})) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		nudges, done := make(chan struct{}), make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		settler := New(Config{Steps: s, Lanes: s, Nudges: nudges, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		settler := New(Config{Steps: s, Nudges: nudges, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		go func() { done <- settler.Run(ctx) }()
 		synctest.Wait()
 		f(nudges)
@@ -70,18 +67,6 @@ func TestANudgeSettlesAtOnceUntilNothingIsLeft(t *testing.T) {
 		synctest.Wait()
 		if got := s.settles.Load() - before; got != 5 {
 			t.Errorf("settled %d times, want 5", got)
-		}
-	})
-}
-
-func TestIdleLanesAreSweptToTheEndOnceAMinute(t *testing.T) {
-	s := &steps{}
-	settling(t, s, func(chan struct{}) {
-		before := s.sweeps.Load()
-		time.Sleep(time.Minute * 11 / 10)
-		synctest.Wait()
-		if got := s.sweeps.Load() - before; got != 3 {
-			t.Errorf("looked %d times, want 3", got)
 		}
 	})
 }

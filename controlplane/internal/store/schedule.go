@@ -45,6 +45,7 @@ type Schedule struct {
 	Waits        string    // why nothing fires before NextAt, where that is to be said
 	LastFireAt   time.Time
 	LastTask     string
+	LedgerFrom   time.Time // what became of instants up to here is not kept; zero: all is
 
 	// What a read joins to it.
 	LastSuccessAt time.Time
@@ -173,6 +174,7 @@ type scheduleRow struct {
 	Broken, Waits        string
 	LastFireAt           *time.Time
 	LastTask             *string
+	LedgerFrom           *time.Time
 	Now                  time.Time `gorm:"->"`
 }
 
@@ -186,7 +188,7 @@ func (r scheduleRow) schedule() (Schedule, error) {
 		Blackouts: r.Blackouts, ExpectSuccess: duration(r.ExpectWithin), Enabled: r.Enabled, Rights: r.Rights,
 		EnabledAt: r.EnabledAt.UTC(), AnchorAt: r.AnchorAt.UTC(), Revision: r.Revision, CreatedBy: r.CreatedBy, ChangedBy: r.ChangedBy,
 		CreatedAt: r.CreatedAt.UTC(), ChangedAt: r.ChangedAt.UTC(), ConsideredAt: r.ConsideredAt.UTC(), NextAt: instant(r.NextAt),
-		Broken: r.Broken, Waits: r.Waits, LastFireAt: instant(r.LastFireAt), LastTask: value(r.LastTask), Now: r.Now.UTC(),
+		Broken: r.Broken, Waits: r.Waits, LastFireAt: instant(r.LastFireAt), LastTask: value(r.LastTask), LedgerFrom: instant(r.LedgerFrom), Now: r.Now.UTC(),
 	}
 	for _, part := range []struct {
 		raw  []byte

@@ -122,6 +122,16 @@ func (c *Client) Preview(ctx context.Context, id string, from time.Time, n int) 
 	return out, nil
 }
 
+// Collisions lists the minutes of the coming day in which most schedules of a namespace fire; empty: of all of them.
+func (c *Client) Collisions(ctx context.Context, namespace string) ([]api.Collision, error) {
+	var out api.CollisionList
+	p := &api.ListCollisionsParams{Namespace: orNil(namespace)}
+	if _, err := c.read(ctx, true, &out, func() (*http.Response, error) { return c.wire.ListCollisions(ctx, p) }); err != nil {
+		return nil, fmt.Errorf("list collisions: %w", err)
+	}
+	return out.Items, nil
+}
+
 // PreviewRule shows when a schedule that is not stored would fire.
 func (c *Client) PreviewRule(ctx context.Context, p api.PreviewSchedule) (api.SchedulePreview, error) {
 	var out api.SchedulePreview

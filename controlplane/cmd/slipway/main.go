@@ -110,7 +110,7 @@ func newRoot(c *cli, name string) *cobra.Command {
 	completeWords(root, "output", asTable, asJSON, asYAML)
 	root.AddCommand(c.submitVerb(), c.getVerb(), c.listVerb(), c.logsVerb(), c.cancelVerb(), c.waitVerb(), c.versionVerb(),
 		c.retryVerb(), c.editVerb(), c.deleteVerb(), c.holdVerb(), c.unholdVerb(), c.explainVerb(), c.treeVerb(), c.whyVerb(),
-		c.kindsVerb(), c.queuesVerb(), c.lanesVerb(), c.freezesVerb(), c.schedulesVerb(), c.auditVerb(),
+		c.kindsVerb(), c.queuesVerb(), c.lanesVerb(), c.freezesVerb(), c.schedulesVerb(), c.calendarsVerb(), c.auditVerb(),
 		c.namespaceVerb(), c.releaseVerb())
 	return root
 }

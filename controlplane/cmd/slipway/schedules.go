@@ -37,7 +37,7 @@ func (c *cli) schedulesVerb() *cobra.Command {
 	cmd.AddCommand(sub, c.scheduleGetVerb(), c.scheduleCreateVerb(), c.scheduleApplyVerb(), c.scheduleExportVerb(),
 		c.scheduleSwitchVerb("pause", "Let a schedule fire no more; nothing is made up for later", (*client.Client).PauseSchedule),
 		c.scheduleSwitchVerb("resume", "Let a paused schedule fire again, with your rights", (*client.Client).ResumeSchedule),
-		c.scheduleRunVerb(), c.schedulePreviewVerb(), c.scheduleFiresVerb(), c.scheduleBackfillVerb(), c.scheduleDeleteVerb())
+		c.scheduleRunVerb(), c.schedulePreviewVerb(), c.scheduleFiresVerb(), c.scheduleBackfillVerb(), c.scheduleDeleteVerb(), c.collisionsVerb())
 	return cmd
 }
 

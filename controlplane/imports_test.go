@@ -15,7 +15,7 @@ import (
 const module = "slipway.dev/slipway/"
 
 // concerns are the packages that only app joins (DESIGN 10.1).
-var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell", "inline", "firing"}
+var concerns = []string{"store", "schedule", "dispatch", "kube", "reconcile", "httpapi", "settle", "auth", "logs", "tell", "inline", "firing", "web"}
 
 // mayImport lists, per package below the module, the packages of ours that it may import. What is not listed here is
 // refused, so that a new arrow is a decision.
@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"controlplane/internal/auth":      {"pkg/task"},
 	"controlplane/internal/tell":      {"pkg/task"},
 	"controlplane/internal/logs":      {"pkg/task"},
+	"controlplane/internal/web":       nil,
 	"controlplane/internal/httpapi":   {"pkg/task", "pkg/api", "controlplane/internal/kinds", "controlplane/internal/auth"},
 
 	"controlplane/internal/schedule/oracle": nil, // the second opinion must not know the first

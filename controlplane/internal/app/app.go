@@ -28,6 +28,7 @@ import (
 	"slipway.dev/slipway/controlplane/internal/settle"
 	"slipway.dev/slipway/controlplane/internal/store"
 	"slipway.dev/slipway/controlplane/internal/tell"
+	"slipway.dev/slipway/controlplane/internal/web"
 	"slipway.dev/slipway/pkg/api"
 	"slipway.dev/slipway/pkg/handler"
 	"slipway.dev/slipway/pkg/task"
@@ -232,7 +233,7 @@ func (p plane) edge(ctx context.Context, d *dispatch.Dispatcher) (*http.Server, 
 		Kinds:      p.kinds,
 		SessionKey: p.store.SessionKey(), Heartbeat: p.config.Heartbeat,
 		Ready:   readiness{life: ctx, database: p.store, cluster: p.cluster, breaker: d.Breaker, silence: 2 * p.config.WatchRenew, log: p.log}.check,
-		Metrics: p.counts.handler(), Observe: p.counts.request,
+		Metrics: p.counts.handler(), Docs: web.Docs(), Observe: p.counts.request,
 		Pace:           httpapi.Pace{Rate: p.config.CallerRate, Burst: p.config.CallerBurst},
 		TrustedProxies: p.config.TrustedProxies, Version: p.version, Log: p.log,
 	})

@@ -102,6 +102,10 @@ func (s *server) probes(e *gin.Engine) {
 	e.GET("/healthz", s.healthz)
 	e.GET("/readyz", s.readyz)
 	e.GET("/metrics", gin.WrapH(s.metrics))
+	if s.docs != nil {
+		e.GET("/docs", gin.WrapH(s.docs))
+		e.GET("/docs/:page", gin.WrapH(s.docs))
+	}
 }
 
 // ginPath writes a path of the document as gin names the route it found.

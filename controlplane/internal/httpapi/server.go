@@ -48,6 +48,7 @@ type Config struct {
 	// same.
 	Ready   func(ctx context.Context) (degraded string, err error)
 	Metrics http.Handler
+	Docs    http.Handler // at /docs, for everybody; nil: none
 	// Observe is told of each request.
 	Observe func(route, method string, status int, took time.Duration)
 	// Pace bounds each user; runners are not bounded.
@@ -87,6 +88,7 @@ type server struct {
 	heartbeat  time.Duration
 	ready      func(context.Context) (string, error)
 	metrics    http.Handler
+	docs       http.Handler
 	observe    func(string, string, int, time.Duration)
 	version    api.Version
 	log        *slog.Logger
@@ -118,7 +120,7 @@ func New(c Config) (*http.Server, error) {
 		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, freezer: c.Freezer, lanes: c.Lanes, audit: c.Audit,
 		schedules: c.Schedules, calendars: c.Calendars, timer: c.Timer,
 		logs: c.Logs, runners: c.Runners, pods: c.Pods, cluster: c.Cluster, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
-		ready: c.Ready, metrics: c.Metrics, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
+		ready: c.Ready, metrics: c.Metrics, docs: c.Docs, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),
 	}
 	if s.heartbeat <= 0 {
 		s.heartbeat = task.HeartbeatEvery.Duration()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write testdata/missed.md anew")
+var update = flag.Bool("update", false, "write the page on missed runs anew")
 
 // missedTable is the page for users: what each policy does after three hours off.
 func missedTable(t *testing.T) string {
@@ -72,7 +72,7 @@ func cell(at []time.Time) string {
 }
 
 func TestThePageOnMissedRunsSaysWhatThePlannerDoes(t *testing.T) {
-	const file = "testdata/missed.md"
+	const file = "../web/docs/missed-runs.md"
 	page := missedTable(t)
 	if *update {
 		if err := os.WriteFile(file, []byte(page), 0o600); err != nil {

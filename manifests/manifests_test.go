@@ -21,6 +21,7 @@ import (
 var written = map[string][]byte{
 	"overlays/tenant/kustomization.yaml":      []byte("namespace: team-a\nresources: [../../components/tenant, ../../components/tenant-network]\n"),
 	"overlays/kinds/kustomization.yaml":       []byte(ownKinds),
+	"overlays/alerts/kustomization.yaml":      []byte("resources: [../../base]\ncomponents: [../../components/alerts]\n"),
 	"overlays/kinds/kinds.yaml":               []byte("kinds: []\n"),
 	"overlays/kinds-later/kustomization.yaml": []byte(ownKinds),
 	"overlays/kinds-later/kinds.yaml":         []byte("kinds: [{name: report.build, image: report:3, command: [/report]}]\n"),
@@ -32,7 +33,7 @@ components: [../../components/kinds]
 configMapGenerator: [{name: slipway-kinds, namespace: slipway-system, files: [kinds.yaml]}]
 `
 
-var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "overlays/kinds", "components/admission"}
+var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "overlays/kinds", "overlays/alerts", "components/admission"}
 
 // objects renders a folder and splits it; as decodes one of them.
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {

@@ -525,3 +525,39 @@ func count(t *testing.T, url, query string) (n int) {
 	}
 	return n
 }
+
+func TestWithoutTheSuccessThatIsExpectedAScheduleIsUnhealthyUntilItComes(t *testing.T) {
+	c := newClocked(t, "2026-06-01T00:00:30Z")
+	s := c.made(scheduleOf("a", `"cron":"0 * * * *","expect_success_within":7200`))
+	quiet := c.made(scheduleOf("b", `"cron":"0 * * * *"`))
+	look := func(when string, healthy bool, late int) {
+		t.Helper()
+		if now := must[api.Schedule](c.town, c.send("ada", "GET", "/v1/schedules/"+s.ID, ""), 200); now.Healthy != healthy {
+			t.Errorf("%s: healthy %v", when, now.Healthy)
+		}
+		h, err := c.store.ScheduleHealth(t.Context())
+		if err != nil || h.Late != late {
+			t.Errorf("%s: %+v, %v", when, h, err)
+		}
+	}
+	look("when it is new", true, 0)
+	c.advance(2*time.Hour - time.Second)
+	c.fire()
+	look("in time", true, 0)
+	c.sql("UPDATE slipway.tasks SET state = 'failed', ended_at = slipway.now() WHERE state = 'queued'")
+	c.advance(2 * time.Second)
+	look("without a success", false, 1)
+	c.advance(time.Hour)
+	c.fire()
+	c.succeed()
+	look("after a success", true, 0)
+	c.advance(3 * time.Hour)
+	look("long after it", false, 1)
+	must[api.Schedule](c.town, c.send("ada", "POST", "/v1/schedules/"+s.ID+"/pause", ""), 200)
+	look("while it is paused", true, 0)
+	must[api.Schedule](c.town, c.send("ada", "POST", "/v1/schedules/"+s.ID+"/resume", ""), 200)
+	look("resumed", true, 0) // it counts from here
+	if now := must[api.Schedule](c.town, c.send("ada", "GET", "/v1/schedules/"+quiet.ID, ""), 200); !now.Healthy {
+		t.Error("of one that expects nothing nothing is expected")
+	}
+}

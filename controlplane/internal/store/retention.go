@@ -161,7 +161,7 @@ func (s *Store) retainTasks(ctx context.Context, k Keep, out *Removed) error {
 	for state, keep := range map[task.State]time.Duration{
 		task.Succeeded: k.Succeeded, task.Failed: k.Failed, task.Canceled: k.Failed,
 	} {
-		page := retainPage{state: state, keep: keep, made: value(beyond.Made)}
+		page := retainPage{state: state, keep: keep, made: value(beyond.Made), limit: retainTasks}
 		for more := true; more; {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -172,6 +172,10 @@ func (s *Store) retainTasks(ctx context.Context, k Keep, out *Removed) error {
 				n, next, err = page.run(tx)
 				return err
 			})
+			if sqlState(err) == queryCanceled && page.limit > 1 { // trees so large that a batch of them takes too long
+				page.limit = max(page.limit/4, 1)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -190,6 +194,7 @@ type retainPage struct {
 	afterAt time.Time
 	after   int64
 	full    bool
+	limit   int
 }
 
 type treeRow struct {
@@ -203,13 +208,13 @@ func (p retainPage) run(tx *gorm.DB) (n int64, next retainPage, err error) {
 		CreatedAt time.Time
 	}
 	err = query(tx, "retention/oldest", args{
-		"state": string(p.state), "keep": p.keep.Seconds(), "made": p.made, "after_at": p.afterAt, "after": p.after, "limit": retainTasks,
+		"state": string(p.state), "keep": p.keep.Seconds(), "made": p.made, "after_at": p.afterAt, "after": p.after, "limit": p.limit,
 	}, &rows)
 	if err != nil || len(rows) == 0 {
 		return 0, retainPage{}, err
 	}
 	next = p
-	next.after, next.afterAt, next.full = rows[len(rows)-1].Key, rows[len(rows)-1].CreatedAt, len(rows) == retainTasks
+	next.after, next.afterAt, next.full = rows[len(rows)-1].Key, rows[len(rows)-1].CreatedAt, len(rows) == p.limit
 	roots := make([]int64, len(rows))
 	for i, r := range rows {
 		roots[i] = r.Key

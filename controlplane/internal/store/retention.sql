@@ -11,11 +11,14 @@ WHERE t.state = @state AND t.created_at <= GREATEST(c.ended, c.made) AND (t.crea
 ORDER BY t.created_at, t.key LIMIT @limit;
 
 -- name: beyond
--- When the newest Task was made that is one too many. An estimate tells a table that is far too small.
-SELECT CASE WHEN r.reltuples BETWEEN 0 AND 0.8 * @most THEN NULL ELSE (
-    SELECT t.created_at FROM slipway.tasks t WHERE (t.state IN ('succeeded', 'failed', 'canceled')) IS TRUE
-    ORDER BY t.created_at DESC, t.key DESC OFFSET @most LIMIT 1) END AS made
-FROM pg_class r WHERE r.oid = CAST('slipway.tasks' AS regclass);
+-- Up to when Tasks were made that are too many, at most 100,000 of them: what is counted and passed over is bounded by that
+-- and by @most. An estimate tells a table that is far too small.
+WITH ended AS MATERIALIZED (
+    SELECT count(*) AS n FROM (SELECT 1 FROM slipway.tasks t WHERE (t.state IN ('succeeded', 'failed', 'canceled')) IS TRUE LIMIT CAST(@most AS bigint) + 100000) x
+    WHERE NOT (SELECT r.reltuples BETWEEN 0 AND 0.8 * CAST(@most AS bigint) FROM pg_class r WHERE r.oid = CAST('slipway.tasks' AS regclass)))
+SELECT (SELECT t.created_at FROM slipway.tasks t WHERE (t.state IN ('succeeded', 'failed', 'canceled')) IS TRUE
+    ORDER BY t.created_at, t.key OFFSET GREATEST(ended.n - CAST(@most AS bigint) - 1, 0) LIMIT 1) AS made
+FROM ended WHERE ended.n > CAST(@most AS bigint);
 
 -- name: trees
 -- Tasks with all that are below them.

@@ -38,6 +38,7 @@ func line(t testing.TB, b *bench) {
 func (b *bench) lineFound(t testing.TB, ids []string, p *ends, watch *jobWatch, events []event) {
 	t.Helper()
 	created, over := map[string]time.Time{}, map[string]time.Time{} // by Job, by pod
+	var answers []float64 // of the API server to the creates
 	straight, other := 0, map[string]int{}
 	calls := map[string]int{}
 	for _, e := range events {
@@ -45,6 +46,7 @@ func (b *bench) lineFound(t testing.TB, ids []string, p *ends, watch *jobWatch, 
 			switch {
 			case e.did("create", "jobs", ""):
 				created[e.ObjectRef.Name] = e.Answered
+				answers = append(answers, ms(e.Answered.Sub(e.Asked)))
 			case e.did("patch", "pods", "status"):
 				over[e.ObjectRef.Name] = e.Asked // the last one is that of its end
 			}
@@ -81,6 +83,9 @@ func (b *bench) lineFound(t testing.TB, ids []string, p *ends, watch *jobWatch, 
 	b.keep(t, "commit to Job", toJob,
 		b.figure("commit → Job exists, 25/s, p50", "ms", report.Figure{Of: report.P50, Budget: 20}),
 		b.figure("commit → Job exists, 25/s, p99", "ms", report.Figure{Of: report.P99, Budget: 120}))
+	b.keep(t, "create Job at the API server", answers,
+		b.figure("of that, the API server's own answer, p50", "ms", report.Figure{Of: report.P50}),
+		b.figure("of that, the API server's own answer, p99", "ms", report.Figure{Of: report.P99}))
 	b.keep(t, "pod end to condition", toCondition,
 		b.figure("pod end → watcher sees the Job's condition, p50", "ms", report.Figure{Of: report.P50}),
 		b.figure("times sooner than that watcher, p50", "x", report.Figure{Of: report.P50, Over: name + " pod end to API", Budget: 5, AtLeast: true}))

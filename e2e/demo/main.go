@@ -1,5 +1,5 @@
 // Command demo is `make demo`: it brings Slipway up in a cluster, runs one command through it, and shows what came of it
-// in Slipway's words and in the cluster's. Repeating it is safe and skips what has not changed.
+// in Slipway's words and in the cluster's, and has a schedule fire twice. Repeating it is safe and skips what has not changed.
 //
 //	MARK            what the command prints; default: random
 //	CLUSTER         current: use the cluster of the current kubeconfig and start none

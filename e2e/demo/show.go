@@ -24,7 +24,7 @@ const (
 	tokenSeconds = 600
 )
 
-// show submits a Task, waits for its end, and prints what Slipway and the cluster say of it.
+// show submits a Task, waits for its end, prints what Slipway and the cluster say of it, and has a schedule fire twice.
 func show(ctx context.Context, s settings, c *cluster, log *progress) error {
 	way := &tunnel{cluster: c}
 	defer way.close()
@@ -48,6 +48,9 @@ func show(ctx context.Context, s settings, c *cluster, log *progress) error {
 	log.print("\ntask %s %s in %.1fs\n", ended.ID, ended.State, took)
 	if ended.State != api.StateSucceeded {
 		return fmt.Errorf("the task ended as %s: %s %s", ended.State, ended.Reason, ended.Message)
+	}
+	if err := timed(ctx, slipway, log); err != nil {
+		return err
 	}
 	log.print("%s", goOn(c))
 	return nil

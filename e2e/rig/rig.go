@@ -36,6 +36,7 @@ type Options struct {
 	Durable    bool              // what was committed outlives a crash of the database; default: it may not
 	Settings   map[string]string // of PostgreSQL, beside what the rig sets
 	Seed       uint64            // of what the proxies draw
+	Clock      time.Time         // where a clock of the test's own stands, for the database; default: there is none
 }
 
 // Rig is one Slipway: its own database, hence its own instance, on a cluster that it may share.
@@ -91,6 +92,9 @@ func New(t testing.TB, o Options) *Rig {
 		o.Version.load(t, r)
 	}
 	r.createDatabase(t)
+	if !o.Clock.IsZero() {
+		r.setUpClock(t, o.Clock)
+	}
 	r.admit(t, r.access(), r.Cluster.APIServer, r.authority(t))
 	t.Cleanup(func() { r.teardown(t) })
 	for range o.Replicas {

@@ -23,36 +23,8 @@ func TestCase05(t *testing.T) {
 		made := w.made("tick", map[string]any{"every": "1s", "missed": "all", "up_to": 1000, "overlap": "allow"})
 		lame := r.Replicas[0]
 		stop := steady(t, w.user, 500*time.Millisecond)
-		for what, take := range map[string]func() (giveBack func()){
-			"frozen": func() func() {
-				lame.Freeze(t)
-				return func() { lame.Wake(t) }
-			},
-			"cut off from the cluster": func() func() { return lame.Cluster.Add(proxy.APIFault{Action: proxy.APISilentConnections}) },
-			"cut off from the database": func() func() {
-				lame.Database.Set(proxy.PostgresFault{Kind: proxy.PostgresSilent})
-				return func() { lame.Database.Set() }
-			},
-		} {
-			r.Gate.Skip(lame.Address)
-			before := w.fired(made.ID)
-			giveBack := take()
-			time.Sleep(sleepOf())
-			if n := w.fired(made.ID) - before; n < int(sleepOf().Seconds())-5 {
-				t.Errorf("while one replica was %s, %d fires in %v", what, n, sleepOf())
-			}
-			giveBack()
-			lame.WaitReady(t)
-			r.Gate.Skip()
-		}
-		// A rolling update: for a while there are three.
-		next := r.AddReplica(t, nil)
-		next.WaitReady(t)
-		before := w.fired(made.ID)
-		rig.Eventually(t, "three replicas to fire", func(context.Context) (bool, error) { return w.fired(made.ID) > before+3, nil })
-		r.Gate.Skip(lame.Address)
-		lame.Stop(t)
-		rig.Eventually(t, "the others to fire", func(context.Context) (bool, error) { return w.fired(made.ID) > before+6, nil })
+		away(w, lame, made.ID)
+		replaced(w, lame, made.ID)
 		w.user.Must(t, http.MethodPost, "/v1/schedules/"+made.ID+"/pause", nil, http.StatusOK)
 		ids := stop()
 		fires := w.ledger(made.ID)
@@ -80,4 +52,41 @@ func (w timed) fired(id string) int {
 		w.Fatal(err)
 	}
 	return n
+}
+
+// away takes a replica away for a while, in three ways; the other fires on.
+func away(w timed, lame *rig.Replica, id string) {
+	for what, take := range map[string]func() (giveBack func()){
+		"frozen": func() func() {
+			lame.Freeze(w)
+			return func() { lame.Wake(w) }
+		},
+		"cut off from the cluster": func() func() { return lame.Cluster.Add(proxy.APIFault{Action: proxy.APISilentConnections}) },
+		"cut off from the database": func() func() {
+			lame.Database.Set(proxy.PostgresFault{Kind: proxy.PostgresSilent})
+			return func() { lame.Database.Set() }
+		},
+	} {
+		w.Gate.Skip(lame.Address)
+		before := w.fired(id)
+		giveBack := take()
+		time.Sleep(sleepOf())
+		if n := w.fired(id) - before; n < int(sleepOf().Seconds())-5 {
+			w.Errorf("while one replica was %s, %d fires in %v", what, n, sleepOf())
+		}
+		giveBack()
+		lame.WaitReady(w)
+		w.Gate.Skip()
+	}
+}
+
+// replaced is a rolling update: for a while there are three.
+func replaced(w timed, lame *rig.Replica, id string) {
+	next := w.AddReplica(w, nil)
+	next.WaitReady(w)
+	before := w.fired(id)
+	rig.Eventually(w, "three replicas to fire", func(context.Context) (bool, error) { return w.fired(id) > before+3, nil })
+	w.Gate.Skip(lame.Address)
+	lame.Stop(w)
+	rig.Eventually(w, "the others to fire", func(context.Context) (bool, error) { return w.fired(id) > before+6, nil })
 }

@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	profile := flags.String("profile", string(local.Node), "api: control plane only; fake: with nodes that run nothing; node: with a node on this machine (root)")
 	tuned := flags.Bool("tuned", false, "raise client rates and worker counts, for throughput figures")
 	fsync := flags.Bool("fsync", false, "let etcd sync to disk")
+	storage := flags.Bool("storage", false, "with volumes, in profile node")
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -62,7 +63,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch words[0] {
 	case "up":
 		_, err := local.Up(ctx, local.Options{
-			Name: *name, Profile: local.Profile(*profile), Log: out, Tuned: *tuned, Fsync: *fsync,
+			Name: *name, Profile: local.Profile(*profile), Log: out, Tuned: *tuned, Fsync: *fsync, Storage: *storage,
 		})
 		return err
 	case "down":

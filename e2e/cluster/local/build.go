@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -22,24 +23,37 @@ import (
 // pausePackage is built next to the tools of e2e/cluster/kubernetes/go.mod.
 const pausePackage = "./pause"
 
-// kwokPackage plays nodes; only profile Fake needs it.
-const kwokPackage = "sigs.k8s.io/kwok/cmd/kwok"
+// set is programs that are compiled, and cached, together.
+type set struct {
+	name     string
+	packages []string                                            // empty: every tool of the module that is in no other set, and pause
+	source   string                                              // folder of a program of ours among them
+	files    func(ctx context.Context, source, dir string) error // makes what else goes into the folder
+}
+
+// Only profile Fake needs kwok, and only a cluster with storage what storage.go lists.
+var (
+	kubernetesSet = set{name: "kubernetes", source: "pause"}
+	kwokSet       = set{name: "kwok", packages: []string{"sigs.k8s.io/kwok/cmd/kwok"}}
+)
 
 // Build compiles the parts of Kubernetes that e2e/cluster/kubernetes/go.mod
 // lists as tools, or finds them compiled, and returns their folder. The
 // folder's name is a hash of all that goes in; it appears complete or not at all.
 func Build(ctx context.Context, log io.Writer) (string, error) {
-	return buildSet(ctx, log, "kubernetes", func(m moduleFile) []string {
-		return append(slices.DeleteFunc(m.packages(), func(pkg string) bool { return pkg == kwokPackage }), pausePackage)
-	})
+	return buildSet(ctx, log, kubernetesSet)
 }
 
-// BuildKwok does the same with kwok, in a folder of its own.
-func BuildKwok(ctx context.Context, log io.Writer) (string, error) {
-	return buildSet(ctx, log, "kwok", func(moduleFile) []string { return []string{kwokPackage} })
+// list names the packages of a set.
+func (s set) list(m moduleFile) []string {
+	if len(s.packages) > 0 {
+		return s.packages
+	}
+	others := slices.Concat(kwokSet.packages, sidecarSet.packages)
+	return append(slices.DeleteFunc(m.packages(), func(pkg string) bool { return slices.Contains(others, pkg) }), pausePackage)
 }
 
-func buildSet(ctx context.Context, log io.Writer, set string, packages func(moduleFile) []string) (string, error) {
+func buildSet(ctx context.Context, log io.Writer, s set) (string, error) {
 	source, err := kubernetesSource()
 	if err != nil {
 		return "", err
@@ -52,11 +66,11 @@ func buildSet(ctx context.Context, log io.Writer, set string, packages func(modu
 	if err != nil {
 		return "", err
 	}
-	key, err := buildKey(source, module)
+	key, err := buildKey(source, module, s)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, set+"-"+key)
+	dir := filepath.Join(cache, s.name+"-"+key)
 	if isFolder(dir) {
 		return dir, nil
 	}
@@ -69,25 +83,29 @@ func buildSet(ctx context.Context, log io.Writer, set string, packages func(modu
 	if isFolder(dir) {
 		return dir, nil
 	}
-	return dir, buildAll(ctx, p, build{source: source, version: module.version(), dir: dir}, packages(module))
+	return dir, buildAll(ctx, p, build{source: source, version: module.version(), dir: dir}, s, module)
 }
 
 // build is what is the same for all programs.
 type build struct{ source, version, dir string }
 
-func buildAll(ctx context.Context, p *progress, b build, packages []string) error {
-	target := b.dir
+func buildAll(ctx context.Context, p *progress, b build, s set, module moduleFile) error {
+	target, packages := b.dir, s.list(module)
 	b.dir += ".partial"
 	if err := errors.Join(os.RemoveAll(b.dir), os.MkdirAll(b.dir, 0o755)); err != nil {
 		return fmt.Errorf("prepare %s: %w", b.dir, err)
 	}
-	p.say("compiling %d programs of Kubernetes %s into %s; the first time takes 8 minutes or more on 2 cores",
-		len(packages), b.version, target)
+	p.say("compiling %d programs for Kubernetes %s into %s; the first time takes minutes on 2 cores", len(packages), b.version, target)
 	for i, pkg := range packages {
 		if err := b.compile(ctx, p, pkg); err != nil {
 			return err
 		}
 		p.say("%s ready, %d of %d", programName(pkg), i+1, len(packages))
+	}
+	if s.files != nil {
+		if err := s.files(ctx, b.source, b.dir); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(b.dir, target); err != nil {
 		return fmt.Errorf("publish build: %w", err)
@@ -185,9 +203,17 @@ func readModule(ctx context.Context, source string) (moduleFile, error) {
 	return m, nil
 }
 
-func buildKey(source string, m moduleFile) (string, error) {
+func buildKey(source string, m moduleFile, s set) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{"go.mod", "go.sum", "pause/main.go"} {
+	files := []string{"go.mod", "go.sum"}
+	if s.source != "" {
+		own, err := fs.Glob(os.DirFS(source), s.source+"/*.go")
+		if err != nil {
+			return "", fmt.Errorf("hash the build: %w", err)
+		}
+		files = append(files, own...)
+	}
+	for _, file := range files {
 		raw, err := os.ReadFile(filepath.Join(source, file))
 		if err != nil {
 			return "", fmt.Errorf("hash the build: %w", err)

@@ -33,6 +33,7 @@ type Options struct {
 	Log     io.Writer // progress lines; default: none
 	Tuned   bool      // high client rates and many workers, for throughput figures; else stock
 	Fsync   bool      // let etcd sync to disk, for benchmarks; else it does not
+	Storage bool      // with volumes, see StorageDir; only in profile Node
 }
 
 // Cluster is one cluster on this machine. Its fields do not change while it lives.
@@ -46,6 +47,7 @@ type Cluster struct {
 	AuditLog   string // file, one JSON object a line: requests to Jobs and pods, and all other writes but events and leases
 	Kubectl    string // path of the kubectl binary
 	NodeName   string // the Node object's name; empty but in profile Node
+	Storage    bool   // it has volumes
 
 	record record
 }
@@ -58,8 +60,11 @@ type record struct {
 	Profile Profile
 	Tuned   bool
 	Fsync   bool
-	Bin     string       // folder of the Kubernetes binaries
-	Kwok    string       // folder of kwok, in profile Fake
+	Bin     string // folder of the Kubernetes binaries
+	Kwok    string // folder of kwok, in profile Fake
+	Storage bool
+	Sidecar string       // folder of the CSI programs, with Storage
+	Driver  string       // folder of the CSI driver, with Storage
 	Address netip.Addr   // what every part listens on
 	Block   netip.Prefix // the addresses of profile Node
 	Ports   ports
@@ -119,6 +124,7 @@ func (r record) cluster(dir string) *Cluster {
 		HostIP:     "127.0.0.1",
 		AuditLog:   filepath.Join(dir, "audit.log"),
 		Kubectl:    filepath.Join(r.Bin, "kubectl"),
+		Storage:    r.Storage,
 		record:     r,
 	}
 	if r.Profile == Node {

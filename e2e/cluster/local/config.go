@@ -26,7 +26,7 @@ func (c *Cluster) writeConfigs() error {
 	}
 	if c.Profile == Node {
 		address, pods := c.record.Address, c.record.podPrefix()
-		files["kubelet.yaml"] = fmt.Sprintf(kubeletConfig, address, c.path("pki"), c.cgroup())
+		files["kubelet.yaml"] = fmt.Sprintf(kubeletConfig, address, c.path("pki"), c.cgroup(), c.syncFrequency())
 		files["proxy.yaml"] = fmt.Sprintf(proxyConfig, address, c.path("config", "proxy.kubeconfig"), pods, c.NodeName)
 		files["containerd.toml"] = fmt.Sprintf(containerdConfig, PauseImage, c.path("config", "cni"), c.snapshotter())
 		files["cni/10-slipway.conflist"] = fmt.Sprintf(networkConfig, pods)
@@ -39,6 +39,15 @@ func (c *Cluster) writeConfigs() error {
 		errs = append(errs, writeFile(c.path("config", name), []byte(text)))
 	}
 	return errors.Join(append(errs, c.writeKubeconfigs())...)
+}
+
+// syncFrequency is how often the kubelet looks at each pod anew. It grows a mounted volume only then, and its own minute
+// is long for a test.
+func (c *Cluster) syncFrequency() string {
+	if c.Storage {
+		return "2s"
+	}
+	return "1m"
 }
 
 // snapshotter is overlayfs, except where the state folder itself is on an
@@ -106,6 +115,7 @@ clusterDomain: cluster.local
 maxPods: 250
 nodeStatusReportFrequency: 1m
 volumeStatsAggPeriod: 10s
+syncFrequency: %[4]s
 `
 
 // proxyConfig leaves the limits of connection tracking alone: they are the

@@ -17,7 +17,7 @@ import (
 // Parts names the programs of the cluster in the order of their start.
 func (c *Cluster) Parts() []string {
 	var names []string
-	for _, p := range partsOf(c.Profile) {
+	for _, p := range c.parts() {
 		names = append(names, p.name)
 	}
 	return names
@@ -192,7 +192,7 @@ type PartStatus struct {
 // Status looks at every part. Error is nil for one that answers as it should.
 func (c *Cluster) Status(ctx context.Context) []PartStatus {
 	var list []PartStatus
-	for _, p := range partsOf(c.Profile) {
+	for _, p := range c.parts() {
 		status := PartStatus{Name: p.name, Error: errEnded}
 		if found, ok := c.running(p.name); ok {
 			attempt, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -7,6 +7,9 @@
 // that ports, routes, nftables, mounts and /var/lib/kubelet are private and end
 // with the last process.
 //
+// A node may have storage: csi-provisioner, csi-resizer, csi-snapshotter and snapshot-controller, with a CSI driver whose
+// volumes are files on loop devices. See e2e/storage.
+//
 // Everything that a cluster keeps stands in one folder (Cluster.Dir). Every
 // process carries the cluster's id in its environment and every container is
 // in the cluster's cgroup, so that Down finds them whatever died before.

@@ -29,11 +29,21 @@ type inode struct{ device, number uint64 }
 // detachLoops frees loop devices whose file is in the folder, and fails while
 // one is not free. The kernel lets go of one when its last mount is gone.
 func detachLoops(dir string) error {
+	found, err := loopsBelow(dir)
+	errs := []error{err}
+	for device, path := range found {
+		errs = append(errs, loopRequest(device, loopClear, nil), fmt.Errorf("loop device %s still holds %s", device, path))
+	}
+	return errors.Join(errs...)
+}
+
+// loopsBelow gives the loop devices whose file is in the folder, with the file.
+func loopsBelow(dir string) (map[string]string, error) {
 	attached, err := attachedLoops()
 	if err != nil || len(attached) == 0 {
-		return err
+		return nil, err
 	}
-	var errs []error
+	found := map[string]string{}
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return nil //nolint:nilerr // what went away while we walk is attached to nothing
@@ -47,11 +57,11 @@ func detachLoops(dir string) error {
 			return nil
 		}
 		if device, ok := attached[inode{stat.Dev, stat.Ino}]; ok {
-			errs = append(errs, loopRequest(device, loopClear, nil), fmt.Errorf("loop device %s still holds %s", device, path))
+			found[device] = path
 		}
 		return nil
 	})
-	return errors.Join(append(errs, err)...)
+	return found, err
 }
 
 // attachedLoops gives the device of every file that is attached to one.

@@ -18,3 +18,10 @@ var Needs = []packages.Need{
 	{File: "losetup", Package: "mount"},
 	{File: "mkfs.ext4", Package: "e2fsprogs"},
 }
+
+// storageNeeds is what a cluster with storage takes besides.
+var storageNeeds = []packages.Need{
+	{File: "fsfreeze", Package: "util-linux"},
+	{File: "resize2fs", Package: "e2fsprogs"},
+	{File: "mkfs.xfs", Package: "xfsprogs"},
+}

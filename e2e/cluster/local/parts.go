@@ -14,8 +14,9 @@ type part struct {
 	probe func(context.Context, *Cluster) error // nil: it is ready to be used
 }
 
-// partsOf lists the programs of a profile in the order of their start.
-func partsOf(profile Profile) []part {
+// parts lists the programs of the cluster in the order of their start.
+func (c *Cluster) parts() []part {
+	profile := c.Profile
 	list := []part{
 		{"etcd", etcdCommand, probeEtcd},
 		{"kube-apiserver", apiserverCommand, probeAPIServer},
@@ -35,11 +36,14 @@ func partsOf(profile Profile) []part {
 			part{"kube-proxy", proxyCommand, probeProxy},
 		)
 	}
+	if c.Storage {
+		list = append(list, storageParts...)
+	}
 	return list
 }
 
 func (c *Cluster) part(name string) (part, error) {
-	for _, p := range partsOf(c.Profile) {
+	for _, p := range c.parts() {
 		if p.name == name {
 			return p, nil
 		}

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"slipway.dev/slipway/e2e/packages"
@@ -27,6 +29,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Profile != API && o.Profile != Node && o.Profile != Fake {
 		return nil, fmt.Errorf("profile %q: use %q, %q or %q", o.Profile, API, Node, Fake)
 	}
+	if o.Storage && o.Profile != Node {
+		return nil, fmt.Errorf("storage needs a node: ask for profile %q, not %q", Node, o.Profile)
+	}
 	if o.Profile == Node && os.Geteuid() != 0 {
 		return nil, errors.New("profile node makes namespaces and cgroups and needs root: run it with sudo, or use profile api")
 	}
@@ -37,7 +42,11 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	defer func() { _ = held.Close() }()
 	if o.Profile == Node {
-		if err := packages.Ensure(ctx, p.log, Needs...); err != nil {
+		needs := Needs
+		if o.Storage {
+			needs = slices.Concat(needs, storageNeeds)
+		}
+		if err := packages.Ensure(ctx, p.log, needs...); err != nil {
 			return nil, err
 		}
 	}
@@ -49,20 +58,37 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		p.say("already runs")
 		return c, nil
 	}
-	bin, err := Build(ctx, o.Log)
-	if err != nil {
+	if err := c.build(ctx, o.Log); err != nil {
 		return nil, err
-	}
-	c.record.Bin = bin
-	if o.Profile == Fake {
-		if c.record.Kwok, err = BuildKwok(ctx, o.Log); err != nil {
-			return nil, err
-		}
 	}
 	if err := c.bring(ctx, p); err != nil {
 		return nil, fmt.Errorf("bring up cluster %s: %w", o.Name, err)
 	}
 	return c, nil
+}
+
+// build compiles what the cluster runs, or finds it compiled.
+func (c *Cluster) build(ctx context.Context, log io.Writer) error {
+	r := &c.record
+	for _, need := range []struct {
+		set    set
+		folder *string
+		needed bool
+	}{
+		{kubernetesSet, &r.Bin, true},
+		{kwokSet, &r.Kwok, r.Profile == Fake},
+		{sidecarSet, &r.Sidecar, r.Storage},
+		{driverSet, &r.Driver, r.Storage},
+	} {
+		if !need.needed {
+			continue
+		}
+		var err error
+		if *need.folder, err = buildSet(ctx, log, need.set); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lockName serializes Up and Down of one name. The file is removed by Down.
@@ -82,16 +108,16 @@ func prepare(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := record{Name: o.Name, ID: id, Profile: o.Profile, Tuned: o.Tuned, Fsync: o.Fsync}
+	r := record{Name: o.Name, ID: id, Profile: o.Profile, Tuned: o.Tuned, Fsync: o.Fsync, Storage: o.Storage}
 	raw, err := os.ReadFile(filepath.Join(dir, "cluster.json"))
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return nil, fmt.Errorf("read cluster.json: %w; run down first", err)
 		}
-		if r.Profile != o.Profile || r.Tuned != o.Tuned || r.Fsync != o.Fsync {
-			return nil, fmt.Errorf("cluster %s exists with profile=%s tuned=%t fsync=%t: ask for that, or run down first",
-				o.Name, r.Profile, r.Tuned, r.Fsync)
+		if r.Profile != o.Profile || r.Tuned != o.Tuned || r.Fsync != o.Fsync || r.Storage != o.Storage {
+			return nil, fmt.Errorf("cluster %s exists with profile=%s tuned=%t fsync=%t storage=%t: ask for that, or run down first",
+				o.Name, r.Profile, r.Tuned, r.Fsync, r.Storage)
 		}
 		return r.cluster(dir), nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -157,7 +183,7 @@ func freePorts(address netip.Addr, n int) ([]int, error) {
 func (c *Cluster) healthy(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for _, p := range partsOf(c.Profile) {
+	for _, p := range c.parts() {
 		if _, ok := c.running(p.name); !ok || p.probe(ctx, c) != nil {
 			return false
 		}
@@ -211,6 +237,11 @@ func (c *Cluster) bring(ctx context.Context, p *progress) error {
 			return err
 		}
 		p.say("node %s ready", c.NodeName)
+	}
+	if c.Storage {
+		if err := c.bringStorage(ctx, p); err != nil {
+			return err
+		}
 	}
 	p.say("up: export KUBECONFIG=%s", c.Kubeconfig)
 	return nil

@@ -25,6 +25,7 @@ import (
 // Options says what New makes.
 type Options struct {
 	Profile    local.Profile
+	Storage    bool              // the node has volumes: see e2e/storage
 	Replicas   int               // started by New; default 1
 	Namespaces int               // tenants; default 1
 	Share      *Rig              // another Slipway whose tenants this one uses too; default: tenants of its own
@@ -61,7 +62,7 @@ func (r *Rig) Namespace() string { return r.Namespaces[0] }
 func New(t testing.TB, o Options) *Rig {
 	t.Helper()
 	o.Replicas, o.Namespaces = max(o.Replicas, 1), max(o.Namespaces, 1)
-	r := &Rig{Cluster: sharedCluster(t, o.Profile), options: o, dir: t.TempDir()}
+	r := &Rig{Cluster: SharedCluster(t, o.Profile, o.Storage), options: o, dir: t.TempDir()}
 	r.connect(t)
 	if o.Share != nil {
 		r.Namespaces = o.Share.Namespaces
@@ -122,21 +123,23 @@ func (r *Rig) connect(t testing.TB) {
 // clusters are shared by the tests of one process: bringing one up costs more than most tests.
 var clusters struct {
 	sync.Mutex
-	up map[local.Profile]*local.Cluster
+	up map[string]*local.Cluster
 }
 
-func sharedCluster(t testing.TB, profile local.Profile) *local.Cluster {
+// SharedCluster is the cluster that New uses: for a test that needs no Slipway on it.
+func SharedCluster(t testing.TB, profile local.Profile, storage bool) *local.Cluster {
 	t.Helper()
 	clusters.Lock()
 	defer clusters.Unlock()
-	if c := clusters.up[profile]; c != nil {
+	name := clusterName(profile, storage)
+	if c := clusters.up[name]; c != nil {
 		return c
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	began := time.Now()
 	// Fake nodes are there to measure on.
-	c, err := local.Up(ctx, local.Options{Name: clusterName(profile), Profile: profile, Tuned: true, Fsync: profile == local.Fake, Log: Progress})
+	c, err := local.Up(ctx, local.Options{Name: name, Profile: profile, Storage: storage, Tuned: true, Fsync: profile == local.Fake, Log: Progress})
 	if err != nil {
 		t.Fatalf("bring up the cluster: %v", err)
 	}
@@ -148,17 +151,21 @@ func sharedCluster(t testing.TB, profile local.Profile) *local.Cluster {
 	if err := applyRights(ctx, c); err != nil {
 		t.Fatalf("apply the rights: %v", err)
 	}
-	fmt.Fprintf(Progress, "rig: cluster of profile %s is ready (%.1fs)\n", profile, time.Since(began).Seconds())
+	fmt.Fprintf(Progress, "rig: cluster %s is ready (%.1fs)\n", name, time.Since(began).Seconds())
 	if clusters.up == nil {
-		clusters.up = map[local.Profile]*local.Cluster{}
+		clusters.up = map[string]*local.Cluster{}
 	}
-	clusters.up[profile] = c
+	clusters.up[name] = c
 	return c
 }
 
 // clusterName differs between test processes, so that they never share.
-func clusterName(profile local.Profile) string {
-	return fmt.Sprintf("test-%s-%d", profile, os.Getpid())
+func clusterName(profile local.Profile, storage bool) string {
+	kind := string(profile)
+	if storage {
+		kind = "storage"
+	}
+	return fmt.Sprintf("test-%s-%d", kind, os.Getpid())
 }
 
 // Progress takes what the rig says about itself while a test waits.
@@ -181,9 +188,9 @@ func Down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var errs []error
-	for profile, c := range clusters.up {
-		if err := local.Down(ctx, c.Name); err != nil {
-			errs = append(errs, fmt.Errorf("take down the cluster of profile %s: %w", profile, err))
+	for name := range clusters.up {
+		if err := local.Down(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("take down cluster %s: %w", name, err))
 		}
 	}
 	clusters.up = nil

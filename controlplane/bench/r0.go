@@ -53,6 +53,7 @@ var scenes = []scene{
 	{"cycles behind 100,000", behind},
 	{"cycles under a long snapshot", snapshot},
 	{"a noisy tenant", noisy},
+	{"a thousand schedules", timed},
 }
 
 // bench is one scene's database.

@@ -29,6 +29,19 @@ func Exec(ctx context.Context, url, sql string) (err error) {
 	return nil
 }
 
+// Text reads one text on a connection of its own.
+func Text(ctx context.Context, url, sql string) (text string, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", fmt.Errorf("connect: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if err := conn.QueryRow(ctx, sql).Scan(&text); err != nil {
+		return "", fmt.Errorf("%s: %w", sql, err)
+	}
+	return text, nil
+}
+
 // Hold opens a transaction with a snapshot and leaves it open until it is let go.
 func Hold(ctx context.Context, url string) (letGo func() error, err error) {
 	conn, err := pgx.Connect(ctx, url)

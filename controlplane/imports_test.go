@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"controlplane/internal/schedule":  nil,
 	"controlplane/internal/settle":    {"controlplane/internal/loop"},
 	"controlplane/internal/firing":    {"pkg/task", "controlplane/internal/loop", "controlplane/internal/schedule"},
-	"controlplane/internal/kinds":     {"pkg/task"},
+	"controlplane/internal/kinds":     {"pkg/task", "pkg/retention", "manifests/rights"},
 	"controlplane/internal/auth":      {"pkg/task"},
 	"controlplane/internal/tell":      {"pkg/task"},
 	"controlplane/internal/logs":      {"pkg/task"},
@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 
 // clusterOnly are the packages of the control plane that may name client-go, and the one that may name GORM and pgx.
 var (
-	clusterOnly  = []string{"controlplane/internal/kube", "controlplane/cmd/slipway/cluster"}
+	clusterOnly  = []string{"controlplane/internal/kube", "controlplane/cmd/slipway/cluster", "runner/kinds/volume"}
 	databaseOnly = []string{"controlplane/internal/store", "controlplane/internal/pgtest", "migrations"}
 )
 

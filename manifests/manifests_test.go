@@ -20,6 +20,7 @@ import (
 // written are overlays as those write them who enable a namespace, or bring kinds of their own.
 var written = map[string][]byte{
 	"overlays/tenant/kustomization.yaml":      []byte("namespace: team-a\nresources: [../../components/tenant, ../../components/tenant-network]\n"),
+	"overlays/volumes/kustomization.yaml":     []byte("namespace: team-a\nresources: [../../components/tenant-volumes]\n"),
 	"overlays/kinds/kustomization.yaml":       []byte(ownKinds),
 	"overlays/alerts/kustomization.yaml":      []byte("resources: [../../base]\ncomponents: [../../components/alerts]\n"),
 	"overlays/kinds/kinds.yaml":               []byte("kinds: []\n"),
@@ -33,7 +34,10 @@ components: [../../components/kinds]
 configMapGenerator: [{name: slipway-kinds, namespace: slipway-system, files: [kinds.yaml]}]
 `
 
-var folders = []string{"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "overlays/kinds", "overlays/alerts", "components/admission"}
+var folders = []string{
+	"base", "overlays/local", "overlays/current", "overlays/demo", "overlays/tenant", "overlays/volumes", "overlays/kinds", "overlays/alerts",
+	"components/admission",
+}
 
 // objects renders a folder and splits it; as decodes one of them.
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {

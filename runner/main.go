@@ -16,13 +16,16 @@ import (
 	"slipway.dev/slipway/pkg/handler"
 	"slipway.dev/slipway/pkg/task"
 	"slipway.dev/slipway/runner/kinds/command"
+	"slipway.dev/slipway/runner/kinds/volume"
 )
 
 func main() {
 	args := os.Args[1:]
 	switch {
 	case len(args) == 0:
-		handler.Main(map[string]handler.Handler{"command.run": command.Run})
+		all := volume.Handlers()
+		all["command.run"] = command.Run
+		handler.Main(all)
 	case args[0] == "exec" && len(args) > 2 && args[1] == "--":
 		handler.Main(map[string]handler.Handler{handler.AnyKind: command.Exec(args[2:])})
 	case args[0] == "install" && len(args) == 2:

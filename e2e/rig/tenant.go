@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,12 +85,14 @@ func (r *Rig) makeTenant(t testing.TB) string {
 	t.Helper()
 	name := Name("tenant")
 	tenant, err := manifests.Render("rig", map[string][]byte{
-		"rig/kustomization.yaml": []byte("namespace: " + name + "\nresources: [../components/tenant, tester.yaml]\n"),
+		"rig/kustomization.yaml": []byte("namespace: " + name + "\nresources: [../components/tenant, ../components/tenant-volumes, tester.yaml]\n"),
 		"rig/tester.yaml":        []byte(tester),
 	})
 	if err != nil {
 		t.Fatalf("render a tenant: %v", err)
 	}
+	// What belongs to no namespace has a name of its own for each.
+	tenant = regexp.MustCompile(`(kind: ClusterRoleBinding\n(?:.*\n)*?  name: \S+)`).ReplaceAll(tenant, []byte("${1}-"+name))
 	space := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {pod-security.kubernetes.io/enforce: restricted}}\n"
 	if err := apply(t.Context(), r.Cluster, []byte(space)); err != nil {
 		t.Fatalf("make namespace %s: %v", name, err)

@@ -15,6 +15,9 @@ type Pod struct {
 	Labels      map[string]string    `json:"labels,omitempty"`
 	Annotations map[string]string    `json:"annotations,omitempty"`
 
+	// API says that the pod gets a token of its service account for the API server.
+	API bool `json:"api,omitempty"`
+
 	// Secrets are the parameters whose values the pod gets from Secrets, each in the variable SecretEnv and its name. They
 	// follow from the parameters.
 	Secrets map[string]KeyRef `json:"secrets,omitempty"`
@@ -25,7 +28,7 @@ type Pod struct {
 
 // empty reports whether p asks for nothing.
 func (p Pod) empty() bool {
-	return p.Wrap == WrapOwn && p.Dir == "" && len(p.Command)+len(p.Args)+len(p.Env)+len(p.Tolerations)+len(p.PullSecrets)+
+	return p.Wrap == WrapOwn && !p.API && p.Dir == "" && len(p.Command)+len(p.Args)+len(p.Env)+len(p.Tolerations)+len(p.PullSecrets)+
 		len(p.Labels)+len(p.Annotations)+len(p.Secrets)+len(p.Patch) == 0
 }
 

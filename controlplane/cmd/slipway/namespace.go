@@ -46,6 +46,7 @@ func (c *cli) enableVerb() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&t.PodSecurity, "pod-security", "", "label the namespace to enforce this level; default: leave it as it is")
 	f.BoolVar(&t.Network, "network-policy", false, "let runners call the control plane, in a namespace whose pods may call nothing")
+	f.BoolVar(&t.Volumes, "volumes", true, "make the accounts of the kinds volume.*, which takes rights in the whole cluster")
 	f.BoolVar(&roll, "roll", false, "change the control plane's list of namespaces, which rolls it")
 	return cmd
 }

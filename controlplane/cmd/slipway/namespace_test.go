@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"slipway.dev/slipway/manifests/rights"
 )
 
 // apiServer plays a cluster with one Deployment, one pod and one Job; it keeps what it was asked to change.
@@ -65,6 +67,14 @@ func (s *apiServer) on(t *testing.T, in string, args ...string) (code int, out, 
 func TestEnablingANamespaceSaysWhatIsLeftToDo(t *testing.T) {
 	s := &apiServer{list: "demo"}
 	code, out, errOut := s.on(t, "", "namespace", "enable", "shop")
+	for _, kind := range rights.Kinds() {
+		for _, what := range []string{"ServiceAccount", "RoleBinding"} {
+			if line := "applied " + what + " " + rights.Account(kind.Name) + "\n"; code != 0 || !strings.Contains(out, line) {
+				t.Errorf("%d %s%s without %s", code, out, errOut, line)
+			}
+		}
+	}
+	code, out, errOut = s.on(t, "", "namespace", "enable", "shop", "--volumes=false")
 	want := `applied ServiceAccount slipway-runner
 applied RoleBinding slipway-launcher
 next: the control plane has to be told, by --roll or with
@@ -73,7 +83,7 @@ next: the control plane has to be told, by --roll or with
 	if code != 0 || out != want || len(s.changed) != 2 {
 		t.Errorf("%d %s%s %q", code, out, errOut, s.changed)
 	}
-	code, out, errOut = s.on(t, "", "namespace", "enable", "shop", "--roll")
+	code, out, errOut = s.on(t, "", "namespace", "enable", "shop", "--volumes=false", "--roll")
 	if code != 0 || !strings.HasSuffix(out, "the control plane rolls to SLIPWAY_NAMESPACES=demo,shop\n") || len(s.changed) != 4 ||
 		!strings.Contains(s.changed[3], `"resourceVersion":"7"`) || !strings.Contains(s.changed[3], `"value":"demo,shop"`) {
 		t.Errorf("%d %s%s %q", code, out, errOut, s.changed)

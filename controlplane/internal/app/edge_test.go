@@ -112,6 +112,9 @@ func (silence) Tell(task.Task, task.Step, int) {}
 // Takes says that any pod would be taken.
 func (*city) Takes(context.Context, task.Task) error { return nil }
 
+// Against finds nothing.
+func (*city) Against(context.Context, task.Task) (map[string]string, error) { return nil, nil }
+
 // must sends and checks the status.
 func must[T any](w *town, a *httptest.ResponseRecorder, status int) (v T) {
 	w.Helper()

@@ -59,6 +59,9 @@ func (n noCluster) Rehearse(context.Context, task.Task, task.Attempt) error { re
 // Takes is asked about what runs in this process alone.
 func (noCluster) Takes(context.Context, task.Task) error { return nil }
 
+// Against finds nothing.
+func (noCluster) Against(context.Context, task.Task) (map[string]string, error) { return nil, nil }
+
 // CheckKind finds every pod as good as another.
 func (noCluster) CheckKind(task.Kind) error { return nil }
 

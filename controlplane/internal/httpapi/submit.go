@@ -212,6 +212,9 @@ func (s *server) accept(ctx context.Context, in intake, sub built, invalid error
 		if invalid, err = s.strangers(ctx, in); err != nil {
 			return nil, err
 		}
+		if invalid == nil {
+			invalid = s.against(ctx, in, sub.Items)
+		}
 	}
 	if invalid == nil {
 		done, err := s.submitter.Submit(ctx, sub.Submission)

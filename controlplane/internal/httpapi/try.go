@@ -13,10 +13,13 @@ import (
 	"slipway.dev/slipway/pkg/task"
 )
 
-// Cluster is asked by dry runs. A no is a *task.Refusal; any other error says that nothing was found out.
+// Cluster is asked before something is stored.
 type Cluster interface {
-	// Takes asks whether the API server would take the pod of a Task.
+	// Takes asks, in a dry run, whether the API server would take the pod of a Task. A no is a *task.Refusal; any other error
+	// says that nothing was found out.
 	Takes(ctx context.Context, t task.Task) error
+	// Against says what stands against a Task, by JSON pointers into its submit. An error says that nothing was found out.
+	Against(ctx context.Context, t task.Task) (map[string]string, error)
 }
 
 // Bounds of what one dry run asks of the cluster.

@@ -49,7 +49,7 @@ func BuiltIn() *Registry {
 
 // WithBuiltIn is the registry of the kinds out of the box and those of the user.
 func WithBuiltIn(users ...Kind) (*Registry, error) {
-	return New(append([]Kind{commandRun(), containerRun(), group()}, users...)...)
+	return New(slices.Concat([]Kind{commandRun(), containerRun(), group()}, volumes(), users)...)
 }
 
 // Local is the registry of a control plane without a cluster: of what runs in its own process, with more of that.

@@ -71,7 +71,7 @@ func (c *Client) podTemplate(t task.Task, a task.Attempt) (*corev1.PodTemplateSp
 	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
 		ServiceAccountName:            or(s.ServiceAccount, c.cfg.RunnerServiceAccount),
-		AutomountServiceAccountToken:  new(false),
+		AutomountServiceAccountToken:  new(s.Pod.API),
 		EnableServiceLinks:            new(false),
 		ActiveDeadlineSeconds:         &inner,
 		TerminationGracePeriodSeconds: new(seconds(s.Grace.Duration() + reportSlack)),

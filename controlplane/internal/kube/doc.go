@@ -21,7 +21,7 @@
 //	""                     pods                   create (dry run only) get list watch patch delete
 //	""                     pods/log               get
 //	""                     resourcequotas         list
-//	""                     persistentvolumeclaims get (for the uid in an Event)
+//	""                     persistentvolumeclaims get (for the uid in an Event, and before a Task about one is taken)
 //	events.k8s.io          events                 create
 //
 // In the cluster:
@@ -29,9 +29,15 @@
 //	authentication.k8s.io  tokenreviews           create
 //	authorization.k8s.io   subjectaccessreviews   create
 //	""                     nodes                  get
+//	storage.k8s.io         storageclasses         get
+//	storage.k8s.io         volumeattributesclasses get
+//	snapshot.storage.k8s.io volumesnapshotclasses get
 //
 // A Node is read only where a pod has not ended and nothing more is heard of it: whether the Node is deleted or tainted
 // as out of service. Without that right nothing is known of nodes, and nothing else changes.
+//
+// Classes of storage are read when a Task about a volume is submitted. Without these rights it is taken, and its handler
+// finds out.
 //
 // Allowed imports: pkg/task, controlplane/internal/loop, client-go and what comes with it.
 package kube

@@ -93,6 +93,7 @@ func TestJobsAreBuiltAsTheGoldenFilesShow(t *testing.T) {
 		"secrets-unwrapped": func(_ *Config, t *task.Task) {
 			t.Spec.Pod = task.Pod{Wrap: task.WrapNone, Secrets: map[string]task.KeyRef{"password": {Name: "db", Key: "pw"}}}
 		},
+		"api": func(_ *Config, t *task.Task) { t.Spec.ServiceAccount, t.Spec.Pod.API = "slipway-volume-resize", true },
 		"labels": func(_ *Config, t *task.Task) {
 			t.Spec.Pod.Labels = map[string]string{"team": "blue", LabelFence: "0", "kueue.x-k8s.io/queue-name": "batch"}
 			t.Spec.Pod.Annotations = map[string]string{"linkerd.io/inject": "enabled", "example.com/cost": "7"}

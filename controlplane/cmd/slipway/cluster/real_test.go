@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -311,7 +312,20 @@ func TestANamespaceIsEnabledAndDisabled(t *testing.T) {
 	if _, err := admin.Enable(t.Context(), Tenant{Namespace: "nowhere"}); err == nil || !strings.Contains(err.Error(), "there is no namespace nowhere") {
 		t.Errorf("nowhere: %v", err)
 	}
-	done, err := admin.Disable(t.Context(), "shop")
+	done, err := admin.Enable(t.Context(), Tenant{Namespace: "shop", Volumes: true})
+	if text := fmt.Sprint(done); err != nil || !strings.Contains(text, "ServiceAccount slipway-volume-resize") || !strings.Contains(text, "ClusterRoleBinding slipway-volume-snapshot-cluster-shop") {
+		t.Errorf("with volumes: %q: %v", done, err)
+	}
+	if done, err = admin.Disable(t.Context(), "shop"); err == nil {
+		for _, accounts := range []string{"ServiceAccount slipway-volume-", "RoleBinding slipway-volume-", "ClusterRoleBinding slipway-volume-", "ConfigMap slipway-retention-"} {
+			if !strings.Contains(fmt.Sprint(done), accounts) {
+				t.Errorf("%s… is left: %q", accounts, done)
+			}
+		}
+		done = slices.DeleteFunc(done, func(what string) bool {
+			return strings.Contains(what, " slipway-volume-") || strings.Contains(what, " slipway-retention-")
+		})
+	}
 	if err != nil || fmt.Sprint(done) != "[NetworkPolicy slipway-runner RoleBinding slipway-launcher ServiceAccount slipway-runner]" {
 		t.Errorf("%q: %v", done, err)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"slipway.dev/slipway/manifests"
@@ -26,25 +27,39 @@ type Tenant struct {
 	Namespace   string
 	PodSecurity string // level to enforce; empty: the namespace's label is not touched
 	Network     bool   // let runners call the control plane where pods may call nothing
+	Volumes     bool   // make the accounts of the kinds volume.*
 }
 
-// resources are the kinds of object that components/tenant and components/tenant-network hold.
+// resources are the kinds of object that the components of a tenant hold.
 var resources = map[string]schema.GroupVersionResource{
 	"ServiceAccount": {Version: "v1", Resource: "serviceaccounts"},
 	"RoleBinding":    {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 	"NetworkPolicy":  {Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+	"ConfigMap":      {Version: "v1", Resource: "configmaps"},
+	clusterWide:      {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+}
+
+// clusterWide belongs to no namespace: each tenant has its own, named after it.
+const clusterWide = "ClusterRoleBinding"
+
+// of is where the objects of a tenant of that kind are.
+func (c *Cluster) of(kind, namespace string) dynamic.ResourceInterface {
+	if kind == clusterWide {
+		return c.objects.Resource(resources[kind])
+	}
+	return c.objects.Resource(resources[kind]).Namespace(namespace)
 }
 
 // Enable applies what a namespace needs for Tasks to run in it, and names what it applied.
 func (c *Cluster) Enable(ctx context.Context, t Tenant) ([]string, error) {
-	objects, err := c.tenant(t.Namespace, t.Network)
+	objects, err := c.tenant(t)
 	if err != nil {
 		return nil, err
 	}
 	var done []string
 	for _, o := range objects {
 		name := o.GetKind() + " " + o.GetName()
-		_, err := c.objects.Resource(resources[o.GetKind()]).Namespace(t.Namespace).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager})
+		_, err := c.of(o.GetKind(), t.Namespace).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager})
 		if err != nil {
 			return done, c.refused("apply "+name, t.Namespace, err)
 		}
@@ -66,19 +81,24 @@ func (c *Cluster) Enable(ctx context.Context, t Tenant) ([]string, error) {
 
 // Disable deletes what Enable applied, and names what it deleted. The label of the namespace stays.
 func (c *Cluster) Disable(ctx context.Context, namespace string) ([]string, error) {
-	objects, err := c.tenant(namespace, true)
+	objects, err := c.tenant(Tenant{Namespace: namespace, Network: true, Volumes: true})
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(objects)
 	var done []string
+	volumes := false // whether there is a trace of them
 	for _, o := range objects {
 		name := o.GetKind() + " " + o.GetName()
-		of := c.objects.Resource(resources[o.GetKind()]).Namespace(namespace)
+		of := c.of(o.GetKind(), namespace)
 		found, err := of.Get(ctx, o.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && found.GetLabels()[partOf] != product {
 			continue
 		}
+		if o.GetKind() == clusterWide && apierrors.IsForbidden(err) && !volumes {
+			continue // it was enabled without volumes, by somebody who may do nothing in the whole cluster
+		}
+		volumes = volumes || o.GetKind() == "ConfigMap"
 		if err == nil {
 			uid := found.GetUID()
 			err = of.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
@@ -92,11 +112,14 @@ func (c *Cluster) Disable(ctx context.Context, namespace string) ([]string, erro
 }
 
 // tenant renders the objects of one namespace.
-func (c *Cluster) tenant(namespace string, network bool) ([]*unstructured.Unstructured, error) {
+func (c *Cluster) tenant(t Tenant) ([]*unstructured.Unstructured, error) {
 	const folder = "overlays/enabled"
-	text := "namespace: " + namespace + "\nresources: [../../components/tenant"
-	if network {
+	text := "namespace: " + t.Namespace + "\nresources: [../../components/tenant"
+	if t.Network {
 		text += ", ../../components/tenant-network"
+	}
+	if t.Volumes {
+		text += ", ../../components/tenant-volumes"
 	}
 	out, err := manifests.Render(folder, map[string][]byte{folder + "/kustomization.yaml": []byte(text + "]\n")})
 	if err != nil {
@@ -111,6 +134,9 @@ func (c *Cluster) tenant(namespace string, network bool) ([]*unstructured.Unstru
 		}
 		if _, known := resources[o.GetKind()]; !known {
 			return nil, fmt.Errorf("read the manifests: a tenant has a %s", o.GetKind())
+		}
+		if o.GetKind() == clusterWide {
+			o.SetName(o.GetName() + "-" + t.Namespace)
 		}
 		objects = append(objects, o)
 	}

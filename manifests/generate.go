@@ -1,0 +1,3 @@
+package manifests
+
+//go:generate go run ./rights/write

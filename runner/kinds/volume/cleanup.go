@@ -1,0 +1,232 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"slipway.dev/slipway/pkg/handler"
+	"slipway.dev/slipway/pkg/retention"
+)
+
+// PlansName is the ConfigMap of a namespace that holds the newest plan of each rule, by the rule's name. `slipway namespace
+// enable` makes it.
+const PlansName = "slipway-retention-plans"
+
+// Bounds of a cleanup.
+const (
+	goneWithin = 2 * time.Minute // for one snapshot, before the next is looked at
+	// maxPlan keeps a plan small enough for a ConfigMap that holds those of several rules.
+	maxPlan   = 400 << 10
+	maxListed = 200 // in the result; the plan has all
+)
+
+// Cleaned is the result of volume.snapshot.cleanup.
+type Cleaned struct {
+	Rule     string               `json:"rule"`
+	DryRun   bool                 `json:"dry_run,omitempty"`
+	Good     int                  `json:"good"`
+	Planned  int                  `json:"planned"` // removals
+	Removed  int                  `json:"removed"`
+	Removals []retention.Decision `json:"removals,omitempty"`
+	Left     []string             `json:"left,omitempty"` // planned, and not removed, and why
+	Warnings []string             `json:"warnings,omitempty"`
+	Confirm  string               `json:"needs_confirmation,omitempty"` // of a dry run
+	PlanIn   string               `json:"plan_in,omitempty"`
+}
+
+type cleanupParams struct {
+	Rule    string          `json:"rule"`
+	Keep    retention.Rules `json:"keep"`
+	Confirm int             `json:"confirm"`
+	DryRun  bool            `json:"dry_run"`
+}
+
+// cleanup removes the snapshots that a rule does not keep. The whole plan is stored before the first of them.
+func (w *world) cleanup(ctx context.Context) (any, error) {
+	var p cleanupParams
+	if err := w.task.Decode(&p); err != nil {
+		return nil, err
+	}
+	if err := p.Keep.Check(); err != nil {
+		return nil, handler.Permanent(fmt.Errorf("keep.%w", err), handler.ReasonParams)
+	}
+	w.say(0, 0, "listing the snapshots of namespace %s", w.task.Namespace)
+	all, going, err := w.copies(ctx, p.Rule)
+	if err != nil {
+		return nil, fmt.Errorf("%w; nothing was removed", err)
+	}
+	plan, err := retention.Make(all.copies, p.Keep, w.now())
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w; nothing was removed", err)
+	}
+	out := Cleaned{Rule: p.Rule, DryRun: p.DryRun, Good: plan.Good, Planned: plan.Remove, Warnings: plan.Warnings}
+	if w.show(plan); p.DryRun {
+		out.Confirm = plan.Implausible
+		out.Removals = first(plan.Removals())
+		return out, nil
+	}
+	out.PlanIn = "ConfigMap " + PlansName + ", key " + p.Rule
+	if err := w.keepPlan(ctx, p.Rule, plan); err != nil {
+		return nil, fmt.Errorf("store the plan: %w; nothing was removed", err)
+	}
+	step("cleanup.planned")
+	if plan.Implausible != "" && p.Confirm < plan.Remove {
+		return nil, permanent(reasonConfirm, "the plan looks like a mistake: %s. Read it in %s; to carry it out, run this once with confirm: %d", plan.Implausible, out.PlanIn, plan.Remove)
+	}
+	return w.carryOut(ctx, plan, all, going, out)
+}
+
+// show prints the whole plan into the pod's log.
+func (w *world) show(plan retention.Plan) {
+	w.log("plan: %d snapshots, %d good ones under this rule, %d to remove", len(plan.Decisions), plan.Good, plan.Remove)
+	for _, d := range plan.Decisions {
+		w.log("  %s of %s: %s", d.Name, or(d.Source, "a content that was given"), d.Reason)
+	}
+	for _, warning := range plan.Warnings {
+		w.log("warning: %s", warning)
+	}
+}
+
+// inventory is what there was when the plan was made.
+type inventory struct {
+	copies []retention.Copy
+	read   map[string]*unstructured.Unstructured
+}
+
+// copies reads all snapshots of the namespace. going are those of the rule that are being deleted already.
+func (w *world) copies(ctx context.Context, rule string) (all inventory, going []*unstructured.Unstructured, err error) {
+	found, err := w.list(ctx, w.in(snapshots), metav1.ListOptions{})
+	if err != nil {
+		return all, nil, fmt.Errorf("list the snapshots: %w", err)
+	}
+	users, err := w.users(ctx)
+	if err != nil {
+		return all, nil, err
+	}
+	all.read = make(map[string]*unstructured.Unstructured, len(found))
+	for i := range found {
+		var is snap
+		if err := read(&found[i], &is); err != nil {
+			return all, nil, err
+		}
+		c := is.copy(rule)
+		if by := users[c.Name]; by != "" {
+			c.InUse = "PVC " + by
+		}
+		if is.Metadata.DeletionTimestamp != nil && !c.Foreign {
+			going = append(going, &found[i])
+		}
+		all.copies = append(all.copies, c)
+		all.read[c.Name] = &found[i]
+	}
+	return all, going, nil
+}
+
+// copy is a snapshot as the planner sees it.
+func (s *snap) copy(rule string) retention.Copy {
+	labels := s.Metadata.Labels
+	c := retention.Copy{
+		Name: s.Metadata.Name, Source: s.Spec.Source.PVC, State: retention.Unready, Pinned: s.pinned(),
+		Foreign: labels[labelManager] != manager || labels[labelRule] != rule || s.Spec.Source.PVC == "",
+	}
+	switch {
+	case s.Metadata.DeletionTimestamp != nil: // it can no more be restored from
+		c.State = retention.Going
+	case s.Status.Error != nil:
+		c.State = retention.Failed
+	case s.ready():
+		c.State = retention.Good
+	}
+	if s.Status.Created != nil {
+		c.Taken = s.Status.Created.Time
+	}
+	return c
+}
+
+// keepPlan stores the whole plan, before anything is removed by it.
+func (w *world) keepPlan(ctx context.Context, rule string, plan retention.Plan) error {
+	raw, err := json.Marshal(struct {
+		Task    string    `json:"task"`
+		Attempt int       `json:"attempt"`
+		At      time.Time `json:"at"`
+		retention.Plan
+	}{w.task.ID, w.task.Attempt, w.now().UTC().Truncate(time.Second), plan})
+	if err != nil {
+		return err
+	}
+	if len(raw) > maxPlan {
+		return fmt.Errorf("it has %d KiB, at most %d can be kept: split the rule", len(raw)>>10, maxPlan>>10)
+	}
+	err = w.patch(ctx, w.in(configMaps), PlansName, "", map[string]any{"data": map[string]any{rule: string(raw)}})
+	if missing(err) {
+		return fmt.Errorf("there is no ConfigMap %s: enable the namespace anew: %w", PlansName, err)
+	}
+	return err
+}
+
+// carryOut removes one snapshot after the other, each only as it was planned, and sees it gone.
+func (w *world) carryOut(ctx context.Context, plan retention.Plan, all inventory, going []*unstructured.Unstructured, out Cleaned) (any, error) {
+	for _, deleted := range going { // of an earlier Attempt
+		if err := w.goneSoon(ctx, deleted); err != nil {
+			out.Left = append(out.Left, fmt.Sprintf("%s is still being deleted: %v", deleted.GetName(), err))
+		}
+	}
+	removals := plan.Removals()
+	for i, d := range removals {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%d of %d removed, %d left as they were: %w", out.Removed, plan.Remove, len(removals)-i, context.Cause(ctx))
+		}
+		w.say(int64(i), int64(len(removals)), "removing %s: %s", d.Name, d.Reason)
+		err := w.removePlanned(ctx, all.read[d.Name])
+		if err != nil {
+			out.Left = append(out.Left, fmt.Sprintf("%s: %v", d.Name, err))
+			w.log("%s is left: %v", d.Name, err)
+			continue
+		}
+		out.Removed++
+		out.Removals = append(out.Removals, d)
+		step("cleanup.removed")
+	}
+	out.Removals = first(out.Removals)
+	w.say(int64(len(removals)), int64(len(removals)), "%d of %d removed, %d good ones are left", out.Removed, plan.Remove, plan.Good-out.Removed)
+	if len(out.Left) > 0 {
+		return nil, failure(reasonIncomplete, "%d of %d removed; left: %s", out.Removed, plan.Remove, strings.Join(out.Left, "; "))
+	}
+	return out, nil
+}
+
+// removePlanned removes a snapshot that is as it was when the plan was made.
+func (w *world) removePlanned(ctx context.Context, planned *unstructured.Unstructured) error {
+	var is snap
+	if err := read(planned, &is); err != nil {
+		return err
+	}
+	if err := w.mayGo(ctx, &is); err != nil {
+		return err
+	}
+	err := w.remove(ctx, w.in(snapshots), planned, true)
+	if apierrors.IsConflict(err) {
+		return errors.New("it has changed since the plan was made; the next run looks at it anew")
+	}
+	if err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	return w.goneSoon(ctx, planned)
+}
+
+// goneSoon waits a while for one snapshot.
+func (w *world) goneSoon(ctx context.Context, deleted *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, goneWithin, fmt.Errorf("it is not gone after %v", goneWithin))
+	defer cancel()
+	return w.gone(ctx, deleted)
+}
+
+func first(all []retention.Decision) []retention.Decision { return all[:min(len(all), maxListed)] }

@@ -561,3 +561,20 @@ func TestWithoutTheSuccessThatIsExpectedAScheduleIsUnhealthyUntilItComes(t *test
 		t.Error("of one that expects nothing nothing is expected")
 	}
 }
+
+func TestABackfillBeforeWhatTheLedgerStillKnowsIsRefused(t *testing.T) {
+	c := newClocked(t, "2026-06-01T00:00:30Z")
+	s := c.made(scheduleOf("a", `"cron":"0 * * * *"`))
+	c.advance(10 * time.Hour)
+	c.fire()
+	c.sql("UPDATE slipway.schedules SET ledger_from = '2026-06-01T05:00:00Z'; DELETE FROM slipway.schedule_fires WHERE at <= '2026-06-01T05:00:00Z'")
+	here := "/v1/schedules/" + s.ID + "/backfill"
+	p := must[api.Problem](c.town, c.send("ada", "POST", here, `{"from":"2026-06-01T04:00:00Z","to":"2026-06-02T00:00:00Z","overlap":"queue"}`), 422)
+	if len(p.Errors) == 0 || p.Errors[0].Pointer != "/from" || !strings.Contains(p.Errors[0].Reason, "2026-06-01T05:00:00Z") {
+		t.Errorf("%+v", p)
+	}
+	done := must[api.FireList](c.town, c.send("ada", "POST", here, `{"from":"2026-06-01T05:00:01Z","to":"2026-06-02T00:00:00Z","overlap":"queue"}`), 200).Items
+	if len(done) != 4 || done[0].At.Hour() != 6 {
+		t.Errorf("%+v", done)
+	}
+}

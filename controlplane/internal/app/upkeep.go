@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"slipway.dev/slipway/controlplane/internal/failpoint"
 	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/controlplane/internal/store"
@@ -59,6 +60,7 @@ func (u upkeep) retain(ctx context.Context, t handler.Task) (any, error) {
 	if err := t.Decode(&p); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("upkeep-retain")
 	keep := keepDefault
 	for given, into := range map[*float64]*time.Duration{
 		p.Succeeded: &keep.Succeeded, p.Failed: &keep.Failed, p.Events: &keep.Events, p.Logs: &keep.Logs, p.Fires: &keep.Fires,

@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"slipway.dev/slipway/e2e/rig"
 )
 
 const mib = 1 << 20
@@ -139,5 +142,30 @@ func TestAnotherClassReachesTheDriver(t *testing.T) {
 	s.Until(t, ns, "data", "to have its second class", has(Fast))
 	if got := s.IOPS(t, ns, "data"); got != "5000" {
 		t.Errorf("the driver has %q IOPS", got)
+	}
+}
+
+// What a class without a wish gets depends on the machine, so the other tests see only one of the two.
+func TestEitherFileSystemIsMountedAndCopied(t *testing.T) {
+	t.Parallel()
+	s, ns := here(t)
+	for _, kind := range []string{"ext4", "xfs"} {
+		class := &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: rig.Name(kind)}, Provisioner: Driver,
+			Parameters: map[string]string{"csi.storage.k8s.io/fstype": kind},
+		}
+		if _, err := s.Kube.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.Claim(t, ns, kind, Claim{Class: class.Name})
+		pod := s.Mount(t, ns, kind)
+		if mounted := pod.Run(t, "grep ' "+folder+" ' /proc/mounts"); !strings.Contains(mounted, " "+kind+" ") {
+			t.Errorf("a class of %s mounts %s", kind, mounted)
+		}
+		sum := pod.Write(t, "file", 1024)
+		s.Claim(t, ns, kind+"-copy", Claim{Class: class.Name, Clone: kind})
+		if copied := s.Mount(t, ns, kind+"-copy").Sum(t, "file"); copied != sum {
+			t.Errorf("%s: copied %s, want %s", kind, copied, sum)
+		}
 	}
 }

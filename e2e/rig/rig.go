@@ -174,7 +174,11 @@ var Progress io.Writer = os.Stderr
 // Main runs the tests of a package and takes down what they shared.
 func Main(m *testing.M) int {
 	code := m.Run()
-	if err := Down(); err != nil {
+	err := Down()
+	if built.path != "" {
+		err = errors.Join(err, os.RemoveAll(filepath.Dir(built.path)))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}

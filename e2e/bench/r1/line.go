@@ -38,7 +38,7 @@ func line(t testing.TB, b *bench) {
 func (b *bench) lineFound(t testing.TB, ids []string, p *ends, watch *jobWatch, events []event) {
 	t.Helper()
 	created, over := map[string]time.Time{}, map[string]time.Time{} // by Job, by pod
-	var answers []float64 // of the API server to the creates
+	var answers []float64                                           // of the API server to the creates
 	straight, other := 0, map[string]int{}
 	calls := map[string]int{}
 	for _, e := range events {

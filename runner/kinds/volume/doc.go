@@ -3,7 +3,7 @@
 // What Kubernetes shows decides, never what was asked: a volume has grown when its status says so and nothing is pending
 // on it. Each handler may be repeated after any interruption: names follow from the Task, and what is done already is seen
 // and not done again. Where a handler fails, runs out of time or is canceled, it takes back what it asked for, or says
-// what it leaves behind. Where only its pod is stopped, it leaves all as it is for the next Attempt.
+// what it leaves behind.
 //
 // Waits are watches, renewed by a read every rereadEvery; each says what it waits for, as progress and in the log.
 //

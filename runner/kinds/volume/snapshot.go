@@ -72,8 +72,7 @@ type taking struct {
 	*world
 	pvc, class, rule, name string
 
-	made  *unstructured.Unstructured // as last seen; nil: not there
-	wrong time.Time                  // since when an error stands
+	wrong time.Time // since when an error stands
 }
 
 // snapshot takes a snapshot of a volume. Its name follows from the Task, so that no restart makes a second one.
@@ -116,13 +115,21 @@ func (s *taking) take(ctx context.Context) (any, error) {
 
 // create makes the snapshot where an earlier Attempt has not.
 func (s *taking) create(ctx context.Context) error {
-	for range 2 {
+	for range 3 {
 		found, err := s.get(ctx, s.in(snapshots), s.name)
 		if err != nil {
 			return fmt.Errorf("look for snapshot %s: %w", s.name, err)
 		}
-		if found != nil {
-			return s.adopt(found)
+		if found != nil && found.GetLabels()[labelTask] != s.task.ID {
+			return permanent(reasonRefused, "snapshot %s is there and not of this task", s.name)
+		}
+		if found != nil && found.GetDeletionTimestamp() == nil {
+			return nil
+		}
+		if found != nil { // an earlier Attempt has given it up
+			if err := s.gone(ctx, found); err != nil {
+				return err
+			}
 		}
 		if _, err := s.readClaim(ctx, s.pvc); err != nil {
 			return err
@@ -130,7 +137,7 @@ func (s *taking) create(ctx context.Context) error {
 		if err := s.checkClass(ctx); err != nil {
 			return err
 		}
-		s.made, err = s.in(snapshots).Create(ctx, s.object(), metav1.CreateOptions{})
+		_, err = s.in(snapshots).Create(ctx, s.object(), metav1.CreateOptions{})
 		if err == nil {
 			s.log("asked for snapshot %s of PVC %s", s.name, s.pvc)
 			return nil
@@ -156,17 +163,6 @@ func (s *taking) checkClass(ctx context.Context) error {
 	return nil
 }
 
-func (s *taking) adopt(found *unstructured.Unstructured) error {
-	switch {
-	case found.GetLabels()[labelTask] != s.task.ID:
-		return permanent(reasonRefused, "snapshot %s is there and not of this task", s.name)
-	case found.GetDeletionTimestamp() != nil:
-		return failure(reasonLeftover, "snapshot %s of an earlier attempt is still being deleted", s.name)
-	}
-	s.made = found
-	return nil
-}
-
 func (s *taking) object() *unstructured.Unstructured {
 	labels := map[string]any{labelManager: manager, labelTask: s.task.ID}
 	if s.rule != "" {
@@ -186,7 +182,6 @@ func (s *taking) see(ctx context.Context, found *unstructured.Unstructured) (*Ta
 	if found == nil || found.GetDeletionTimestamp() != nil {
 		return nil, failure(reasonMissing, "snapshot %s was deleted before it was ready", s.name)
 	}
-	s.made = found
 	var is snap
 	if err := read(found, &is); err != nil {
 		return nil, err

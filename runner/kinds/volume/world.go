@@ -193,10 +193,11 @@ func read(from *unstructured.Unstructured, into any) error {
 }
 
 // settling gives a handler that has to stop the time to leave nothing behind. ok is false where it may not touch anything
-// any more, or where the next Attempt goes on from here.
+// any more. A pod that is stopped does not know why: SIGTERM may come for a cancel before the heartbeat tells of it, so it
+// leaves nothing behind either, and the next Attempt, if there is one, begins anew.
 func settling(ctx context.Context) (settle context.Context, cancel context.CancelFunc, ok bool) {
 	cause := context.Cause(ctx)
-	for _, leave := range []error{handler.ErrTerminated, handler.ErrFenced, handler.ErrStale} {
+	for _, leave := range []error{handler.ErrFenced, handler.ErrStale} {
 		if errors.Is(cause, leave) {
 			return ctx, func() {}, false
 		}

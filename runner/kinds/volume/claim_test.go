@@ -40,6 +40,10 @@ func TestAWishIsTakenBackToTheLeastThatKubernetesTakesOrSaysWhatGoesOn(t *testin
 		{`{"capacity":{"storage":"1Gi"},"allocatedResources":{"storage":"3Gi"},"allocatedResourceStatuses":{"storage":"ControllerResizeInProgress"},"conditions":[{"type":"ControllerResizeError","status":"True"}]}`, "1073741825", ""},
 		{`{"capacity":{"storage":"1Gi"},"allocatedResources":{"storage":"2Gi"},"allocatedResourceStatuses":{"storage":"NodeResizePending"}}`, "2Gi", "the device has 2Gi already"},
 		{`{"capacity":{"storage":"1Gi"},"allocatedResources":{"storage":"3Gi"},"allocatedResourceStatuses":{"storage":"NodeResizeInProgress"}}`, "0", "the device has 3Gi already"},
+		{`{"capacity":{"storage":"1Gi"},"allocatedResources":{"storage":"3Gi"},"allocatedResourceStatuses":{"storage":"NodeResizeInfeasible"}}`, "0", "the device has 3Gi already"},
+		{`{"capacity":{"storage":"1Gi"},"allocatedResources":{"storage":"2Gi"},"allocatedResourceStatuses":{"storage":"NodeResizeInfeasible"}}`, "2Gi", "the device has 2Gi already"},
+		{`{"capacity":{"storage":"3Gi"},"conditions":[{"type":"Resizing","status":"True"}]}`, "0", "nothing less can be asked for"},
+		{`{"capacity":{"storage":"3221225471"}}`, "0", "nothing less can be asked for"},
 		{`{"capacity":{"storage":"1Gi"},"conditions":[{"type":"FileSystemResizePending","status":"True"}]}`, "0", "the device has grown already"},
 	} {
 		least, goesOn := lowered(claimOf(t, tc.status), want)

@@ -257,7 +257,7 @@ func (g *growth) takeBack(ctx context.Context, failed error) (any, error) {
 func lowered(c *claim, want resource.Quantity) (least resource.Quantity, goesOn string) {
 	allocated := c.allocated()
 	switch c.allocating() {
-	case "NodeResizePending", "NodeResizeInProgress":
+	case "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible": // the resizer keeps to what it has allocated
 		goesOn = fmt.Sprintf("may still grow: the device has %s already", &allocated)
 		if atLeast(allocated, want) {
 			return resource.Quantity{}, goesOn
@@ -274,6 +274,9 @@ func lowered(c *claim, want resource.Quantity) (least resource.Quantity, goesOn 
 	}
 	least = c.actual()
 	least.Add(*resource.NewQuantity(1, resource.BinarySI))
+	if atLeast(least, want) { // to ask for more would make it grow
+		return resource.Quantity{}, or(goesOn, fmt.Sprintf("may still grow to %s: nothing less can be asked for", &want))
+	}
 	return least, goesOn
 }
 

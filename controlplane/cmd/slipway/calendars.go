@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"slipway.dev/slipway/pkg/api"
 )
@@ -104,26 +99,13 @@ func (c *cli) calendarSetVerb(all *bool) *cobra.Command {
 }
 
 func (c *cli) readCalendar(file string) (want api.SetCalendar, err error) {
-	var raw []byte
-	switch file {
-	case "":
-		return want, errors.New("give a file with -f")
-	case "-":
-		raw, err = io.ReadAll(c.in)
-	default:
-		raw, err = os.ReadFile(file)
-	}
+	const what = "the calendar"
+	raw, err := c.readInput(file, what)
 	if err != nil {
-		return want, fmt.Errorf("read the calendar: %w", err)
+		return want, err
 	}
-	text, err := yaml.YAMLToJSONStrict(raw)
-	if err != nil {
-		return want, fmt.Errorf("read the calendar: %w", err)
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&want); err != nil {
-		return want, fmt.Errorf("read the calendar: %w", err)
+	if _, err := decodeStrict(raw, &want); err != nil {
+		return want, fmt.Errorf("read %s: %w", what, err)
 	}
 	return want, nil
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -25,34 +21,20 @@ var yamlBreak = regexp.MustCompile(`(?m)^---[ \t]*(#.*)?$`)
 
 // readBundle reads schedules: one YAML document each. Those that name no namespace are of the one in use.
 func (c *cli) readBundle(file string) ([]api.CreateSchedule, error) {
-	var raw []byte
-	var err error
-	switch file {
-	case "":
-		return nil, errors.New("give a file with -f")
-	case "-":
-		raw, err = io.ReadAll(c.in)
-	default:
-		raw, err = os.ReadFile(file)
-	}
+	raw, err := c.readInput(file, "the schedules")
 	if err != nil {
-		return nil, fmt.Errorf("read the schedules: %w", err)
+		return nil, err
 	}
 	var all []api.CreateSchedule
 	seen := map[string]bool{}
 	for i, part := range yamlBreak.Split(string(raw), -1) {
-		text, err := yaml.YAMLToJSONStrict([]byte(part))
+		var s api.CreateSchedule
+		there, err := decodeStrict([]byte(part), &s)
 		if err != nil {
 			return nil, fmt.Errorf("read schedule %d of the file: %w", i+1, err)
 		}
-		if string(bytes.TrimSpace(text)) == "null" {
+		if !there {
 			continue
-		}
-		var s api.CreateSchedule
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&s); err != nil {
-			return nil, fmt.Errorf("read schedule %d of the file: %w", i+1, err)
 		}
 		if s.Namespace == "" {
 			if s.Namespace, err = c.inNamespace(); err != nil {

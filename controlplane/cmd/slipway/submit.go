@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"slipway.dev/slipway/pkg/api"
 )
@@ -229,25 +226,14 @@ func addLabels(to *api.Labels, written []string) error {
 	return nil
 }
 
-func (c *cli) readTask(file string) (api.SubmitTask, error) {
-	var t api.SubmitTask
-	var raw []byte
-	var err error
-	if file == "-" {
-		raw, err = io.ReadAll(c.in)
-	} else {
-		raw, err = os.ReadFile(file)
-	}
-	if err == nil {
-		raw, err = yaml.YAMLToJSONStrict(raw)
-	}
+func (c *cli) readTask(file string) (t api.SubmitTask, err error) {
+	const what = "the task"
+	raw, err := c.readInput(file, what)
 	if err != nil {
-		return t, fmt.Errorf("read the task: %w", err)
+		return t, err
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&t); err != nil {
-		return t, fmt.Errorf("read the task: %w", err)
+	if _, err := decodeStrict(raw, &t); err != nil {
+		return t, fmt.Errorf("read %s: %w", what, err)
 	}
 	return t, nil
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -97,16 +98,9 @@ func (c *claim) usable() error {
 	case c.Metadata.DeletionTimestamp != nil:
 		return permanent(reasonMissing, "PVC %s is being deleted", c.Metadata.Name)
 	case c.Status.Phase != "Bound":
-		return permanent(reasonRefused, "PVC %s is %s: only one that is bound has a volume", c.Metadata.Name, or(c.Status.Phase, "Pending"))
+		return permanent(reasonRefused, "PVC %s is %s: only one that is bound has a volume", c.Metadata.Name, cmp.Or(c.Status.Phase, "Pending"))
 	}
 	return nil
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func permanent(reason task.Reason, format string, args ...any) error {

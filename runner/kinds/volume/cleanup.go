@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,7 +89,7 @@ func (w *world) cleanup(ctx context.Context) (any, error) {
 func (w *world) show(plan retention.Plan) {
 	w.log("plan: %d snapshots, %d good ones under this rule, %d to remove", len(plan.Decisions), plan.Good, plan.Remove)
 	for _, d := range plan.Decisions {
-		w.log("  %s of %s: %s", d.Name, or(d.Source, "a content that was given"), d.Reason)
+		w.log("  %s of %s: %s", d.Name, cmp.Or(d.Source, "a content that was given"), d.Reason)
 	}
 	for _, warning := range plan.Warnings {
 		w.log("warning: %s", warning)

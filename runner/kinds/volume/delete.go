@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -35,7 +36,7 @@ func (w *world) deleteSnapshot(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	if of := is.Spec.Source.PVC; of != p.PVC {
-		return nil, permanent(reasonRefused, "snapshot %s is not of PVC %s but of %s", p.Snapshot, p.PVC, or(of, "a content that was given"))
+		return nil, permanent(reasonRefused, "snapshot %s is not of PVC %s but of %s", p.Snapshot, p.PVC, cmp.Or(of, "a content that was given"))
 	}
 	if is.Metadata.DeletionTimestamp == nil { // else somebody has, or an earlier Attempt
 		if err := w.mayGo(ctx, &is); err != nil {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -51,7 +52,7 @@ type stoppedError struct {
 }
 
 // Error tells what was waited for; the cause is told by who stopped it.
-func (e *stoppedError) Error() string { return or(e.waiting, e.cause.Error()) }
+func (e *stoppedError) Error() string { return cmp.Or(e.waiting, e.cause.Error()) }
 
 // Unwrap gives the cause.
 func (e *stoppedError) Unwrap() error { return e.cause }

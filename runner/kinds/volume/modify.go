@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -57,7 +58,7 @@ func (m *change) carryOut(ctx context.Context) (any, error) {
 		m.asked = true
 		err := m.patch(ctx, m.in(claims), m.name, m.last.Metadata.ResourceVersion, ofClass(m.class))
 		if err == nil {
-			m.log("asked for class %s, the volume has %s", m.class, or(m.from, "none"))
+			m.log("asked for class %s, the volume has %s", m.class, cmp.Or(m.from, "none"))
 			break
 		}
 		if !apierrors.IsConflict(err) || try == 5 {
@@ -107,20 +108,20 @@ func (m *change) see(ctx context.Context, found *unstructured.Unstructured) (boo
 		return true, nil
 	}
 	if is := deref(c.Spec.Class); is != m.class {
-		return false, permanent(reasonRefused, "somebody else asks for class %s now", or(is, "none"))
+		return false, permanent(reasonRefused, "somebody else asks for class %s now", cmp.Or(is, "none"))
 	}
 	trouble := m.trouble(ctx)
 	if c.Status.Modifying == nil {
-		m.say(0, 1, "class %s, waiting for the resizer to look at class %s%s", or(m.from, "none"), m.class, after(trouble))
+		m.say(0, 1, "class %s, waiting for the resizer to look at class %s%s", cmp.Or(m.from, "none"), m.class, after(trouble))
 		return false, nil
 	}
 	switch s := c.Status.Modifying; s.Status {
 	case "Infeasible":
-		return false, permanent(reasonDriver, "the driver cannot: %s", or(trouble, "class "+s.Target+" is infeasible"))
+		return false, permanent(reasonDriver, "the driver cannot: %s", cmp.Or(trouble, "class "+s.Target+" is infeasible"))
 	case "Pending":
-		m.say(0, 1, "class %s, waiting for class %s, which is missing or cannot be used%s", or(m.from, "none"), m.class, after(trouble))
+		m.say(0, 1, "class %s, waiting for class %s, which is missing or cannot be used%s", cmp.Or(m.from, "none"), m.class, after(trouble))
 	default:
-		m.say(0, 1, "class %s, waiting for the driver to apply class %s%s", or(m.from, "none"), s.Target, after(trouble))
+		m.say(0, 1, "class %s, waiting for the driver to apply class %s%s", cmp.Or(m.from, "none"), s.Target, after(trouble))
 	}
 	return false, nil
 }
@@ -134,7 +135,7 @@ func after(trouble string) string {
 
 func (m *change) trouble(ctx context.Context) string {
 	if message, ok := m.last.standing("ModifyVolumeError"); ok {
-		return or(message, "ModifyVolumeError")
+		return cmp.Or(message, "ModifyVolumeError")
 	}
 	return m.warning(ctx, m.last.Metadata)
 }

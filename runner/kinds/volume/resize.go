@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -134,7 +135,7 @@ func (g *growth) see(ctx context.Context, found *unstructured.Unstructured) (any
 		if allocated := c.allocated(); !atLeast(allocated, g.want) || allocated.Cmp(g.want) > 0 && c.allocating() == "ControllerResizeInfeasible" {
 			break // that was another wish, and the resizer has not looked at this one yet
 		}
-		return nil, permanent(reasonDriver, "the driver cannot: %s", or(g.trouble(ctx), c.allocating()))
+		return nil, permanent(reasonDriver, "the driver cannot: %s", cmp.Or(g.trouble(ctx), c.allocating()))
 	case "NodeResizePending", "":
 		if _, pending := c.standing("FileSystemResizePending"); !pending && c.allocating() == "" {
 			break
@@ -166,7 +167,7 @@ func (g *growth) sizes(state, note string) Sizes {
 	if allocated := g.last.allocated(); !allocated.IsZero() {
 		s.Allocated = allocated.String()
 	}
-	g.say(1, 1, "%s: asked %s, device %s, file system %s", or(note, state), s.Requested, or(s.Allocated, "?"), s.Actual)
+	g.say(1, 1, "%s: asked %s, device %s, file system %s", cmp.Or(note, state), s.Requested, cmp.Or(s.Allocated, "?"), s.Actual)
 	return s
 }
 
@@ -202,7 +203,7 @@ func (g *growth) tell(ctx context.Context) {
 func (g *growth) trouble(ctx context.Context) string {
 	for _, kind := range []string{"ControllerResizeError", "NodeResizeError"} {
 		if message, ok := g.last.standing(kind); ok {
-			return or(message, kind)
+			return cmp.Or(message, kind)
 		}
 	}
 	return g.warning(ctx, g.last.Metadata)
@@ -275,7 +276,7 @@ func lowered(c *claim, want resource.Quantity) (least resource.Quantity, goesOn 
 	least = c.actual()
 	least.Add(*resource.NewQuantity(1, resource.BinarySI))
 	if atLeast(least, want) { // to ask for more would make it grow
-		return resource.Quantity{}, or(goesOn, fmt.Sprintf("may still grow to %s: nothing less can be asked for", &want))
+		return resource.Quantity{}, cmp.Or(goesOn, fmt.Sprintf("may still grow to %s: nothing less can be asked for", &want))
 	}
 	return least, goesOn
 }

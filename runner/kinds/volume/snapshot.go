@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -265,7 +266,7 @@ func (w *world) gone(ctx context.Context, deleted *unstructured.Unstructured) er
 		if is.Status.Error != nil {
 			waits = is.Status.Error.Message
 		}
-		w.say(0, 0, "waiting for snapshot %s to be gone%s", name, after(or(waits, w.warning(ctx, is.Metadata))))
+		w.say(0, 0, "waiting for snapshot %s to be gone%s", name, after(cmp.Or(waits, w.warning(ctx, is.Metadata))))
 		return false, nil
 	})
 	if err != nil || content == "" {
@@ -307,7 +308,7 @@ func (w *world) contentGone(ctx context.Context, name, of string) error {
 		if c.Status.Error != nil {
 			trouble = c.Status.Error.Message
 		}
-		w.say(0, 0, "waiting for content %s to be gone%s", name, after(or(trouble, w.warning(ctx, c.Metadata))))
+		w.say(0, 0, "waiting for content %s to be gone%s", name, after(cmp.Or(trouble, w.warning(ctx, c.Metadata))))
 		return false, nil
 	})
 }

@@ -27,6 +27,7 @@ func kept(spec Spec, a Attempt, s Seen) bool {
 
 func judge(spec Spec, a Attempt, s Seen, p *SeenPod) Verdict {
 	if v, ok := byStop(a, s); ok { // rule 0
+		v.Message = lastWords(v.Message, a, p)
 		return v
 	}
 	if v, ok := byReport(a); ok { // rule 1
@@ -152,6 +153,23 @@ func byStop(a Attempt, s Seen) (Verdict, bool) {
 		v.Outcome, v.Reason = OutcomeLost, ReasonDeleted
 	}
 	return v, true
+}
+
+// lastWords adds to why an Attempt was stopped what its runner said at its end: what it could not take back and what it
+// left behind is for whoever asked for the stop. One that had succeeded all the same has nothing to add.
+func lastWords(note string, a Attempt, p *SeenPod) string {
+	said, words := a.Report != nil, ""
+	if said && a.Report.Outcome != OutcomeSucceeded {
+		words = a.Report.Message
+	} else if !said && p != nil {
+		if v, ok := byMessage(a, *p); ok && v.Outcome != OutcomeSucceeded {
+			words = v.Message
+		}
+	}
+	if note != "" && words != "" {
+		return note + "; " + words
+	}
+	return note + words
 }
 
 // deciding picks the pod that counts: the one that won start, else the newest that was not refused at the gate, else

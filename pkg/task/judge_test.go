@@ -307,6 +307,36 @@ func TestAStopDecidesUnlessTheReportWasFirst(t *testing.T) {
 	})
 }
 
+func TestWhatAStoppedHandlerLeftBehindIsInTheMessage(t *testing.T) {
+	const left = "the task was canceled: leftover snapshot data-1"
+	cancel := noted(StopCancel, "wrong one")
+	cancel.State, cancel.PodUID = Started, started().PodUID
+	quiet := with(cancel, func(a *Attempt) { a.StopNote = "" })
+	reported := func(a Attempt, o Outcome, late bool) Attempt {
+		return with(a, func(a *Attempt) { a.Report, a.Late = &Report{Outcome: o, Message: left}, late })
+	}
+	message := endedPod(1, "Error", Termination{Attempt: 7, Fence: 41, Outcome: OutcomeCanceled, Reason: ReasonCanceled, Text: left}.String())
+	for _, c := range []struct {
+		name string
+		a    Attempt
+		s    Seen
+		want string
+	}{
+		{"a late report", reported(cancel, OutcomeFailed, true), live(over()), "wrong one; " + left},
+		{"of one that calls itself canceled", reported(cancel, OutcomeCanceled, false), live(over()), "wrong one; " + left},
+		{"nobody said why it is stopped", reported(quiet, OutcomeCanceled, true), live(over()), left},
+		{"a run deadline", reported(with(cancel, func(a *Attempt) { a.Stop = StopRunDeadline }), OutcomeTimedOut, true), live(over()), "wrong one; " + left},
+		{"a termination message, where no report came", cancel, live(over(), message), "wrong one; " + left},
+		{"a success leaves nothing", reported(cancel, OutcomeSucceeded, true), live(over()), "wrong one"},
+		{"nothing was said", cancel, live(over(), endedPod(143, "Error", "")), "wrong one"},
+		{"a termination message of another fence", with(cancel, func(a *Attempt) { a.Fence++ }), live(over(), message), "wrong one"},
+	} {
+		if v := Judge(Spec{}, c.a, c.s); v.Message != c.want || v.Outcome == OutcomeFailed {
+			t.Errorf("%s: %s %q, want %q", c.name, v.Outcome, v.Message, c.want)
+		}
+	}
+}
+
 func TestInfrastructureTroubleNeverSpendsTheUsersBudget(t *testing.T) {
 	everything(func(a Attempt, s Seen) {
 		v := Judge(Spec{}, a, s)

@@ -141,6 +141,7 @@ func (p plane) run(ctx context.Context, files *certs.Files) (err error) {
 		{"reconcile", loops.reconciler.Run},
 		{"settle", loops.settler.Run},
 		{"upkeep", p.makeUpkeep},
+		{"upkeep of volumes", p.makeVolumeSchedules},
 		{"inline", until(ctx, p.pool.Run)},
 		{"schedules", loops.schedules.Run},
 		{"http", func(ctx context.Context) error { return serve(ctx, server, listener, c) }},
@@ -214,7 +215,7 @@ type plane struct {
 }
 
 func (p plane) timetable() timetable {
-	return timetable{store: p.store, kinds: p.kinds, gate: p.gate, counts: p.counts}
+	return timetable{store: p.store, kinds: p.kinds, gate: p.gate, counts: p.counts, claims: p.cluster}
 }
 
 // edge makes the HTTP server; it is not ready once ctx is done.

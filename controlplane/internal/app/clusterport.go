@@ -45,6 +45,7 @@ type wholeCluster interface {
 	Logs(ctx context.Context, a task.Attempt, o kube.LogOptions) (io.ReadCloser, error)
 	Tail(ctx context.Context, a task.Attempt, follow bool) ([]byte, error)
 	WriteEvent(ctx context.Context, e kube.ObjectEvent) error
+	Serves(ctx context.Context, groupVersion string) (bool, error)
 }
 
 // gatekeeper is the cluster as auth wants it.

@@ -47,7 +47,7 @@ type Config struct {
 	RunnerCA       string   `env:"RUNNER_CA" doc:"Path of the authority, as PEM, that runners trust there and no other; Jobs carry it. Default: those of the runner's image."`
 	RunnerAccount  string   `env:"RUNNER_SERVICE_ACCOUNT" envDefault:"slipway-runner" doc:"Service account of Jobs whose kind names none."`
 	InlineKinds    []string `env:"INLINE_KINDS" doc:"Kinds, by comma, that may run in this process: tasks that are idempotent and take at most 60 s. Only command.run has a handler in it, and its commands then have all rights of the control plane. Default: none."`
-	Upkeep         string   `env:"UPKEEP_NAMESPACE" envDefault:"slipway-system" doc:"Namespace of the schedules that remove what is not kept any longer and check lanes; none makes none, and removes nothing."`
+	Upkeep         string   `env:"UPKEEP_NAMESPACE" envDefault:"slipway-system" doc:"Namespace of the schedules that remove what is not kept any longer and check lanes; none makes none, removes nothing, and cleans up no snapshots."`
 	PriorityPrefix string   `env:"PRIORITY_PREFIX" doc:"Prefix of the PriorityClasses, before critical, high, normal and low. Default: no PriorityClass."`
 
 	TLSPoll      time.Duration `env:"TLS_POLL" envDefault:"10s" doc:"How often the files of TLS are read; a change is in use at most so much later."`

@@ -30,6 +30,7 @@ type city struct {
 	labels kube.PodLabels
 	asked  sync.Map // audience of each review
 	denied sync.Map // users without any right
+	claims sync.Map // `NAMESPACE SELECTOR` → names
 }
 
 func (c *city) ReviewToken(_ context.Context, token, audience string) (kube.Identity, bool, error) {
@@ -79,7 +80,7 @@ func townOver(t *testing.T, s *store.Store, known *kinds.Registry) *town {
 	c := &city{}
 	asked, e := gatekeeper{c}, edge{store: s, counts: newCounts()}
 	gate := auth.New(auth.Config{Reviewer: asked, Accessor: asked, Keep: time.Millisecond})
-	times := timetable{store: s, kinds: known, gate: gate, counts: e.counts}
+	times := timetable{store: s, kinds: known, gate: gate, counts: e.counts, claims: c}
 	server, err := httpapi.New(httpapi.Config{
 		Gate: gate, Schedules: times, Calendars: times, Timer: times,
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Freezer: standing{s}, Lanes: standing{s}, Runners: runners{s, silence{}}, Pods: pods{c}, Cluster: c, Audit: e,
@@ -111,6 +112,13 @@ func (silence) Tell(task.Task, task.Step, int) {}
 
 // Takes says that any pod would be taken.
 func (*city) Takes(context.Context, task.Task) error { return nil }
+
+// Claims finds those that the test has named.
+func (c *city) Claims(_ context.Context, namespace, selector string) ([]string, error) {
+	found, _ := c.claims.Load(namespace + " " + selector)
+	names, _ := found.([]string)
+	return names, nil
+}
 
 // Against finds nothing.
 func (*city) Against(context.Context, task.Task) (map[string]string, error) { return nil, nil }

@@ -83,12 +83,15 @@ var (
 	syncDesc      = prometheus.NewDesc("slipway_cluster_sync_age_seconds", "Silence of the quietest watch; absent until each was filled.", nil, nil)
 	fallbackDesc  = prometheus.NewDesc("slipway_inline_fallback", "1 while what may run inline does, because no Job can be launched.", nil, nil)
 	schedulesDesc = prometheus.NewDesc("slipway_schedules_unhealthy", "Schedules that need somebody: broken, or late with a success that is expected.", []string{"because"}, nil)
+	successDesc   = prometheus.NewDesc("slipway_schedule_last_success_timestamp_seconds", "When a task of a schedule last succeeded; of schedules of which a success is expected, absent until there was one.", []string{"schedule_namespace", "schedule"}, nil)
+	nextDesc      = prometheus.NewDesc("slipway_schedule_next_timestamp_seconds", "When such a schedule is due next; absent where it never is.", []string{"schedule_namespace", "schedule"}, nil)
+	overdueDesc   = prometheus.NewDesc("slipway_schedule_overdue", "1 while such a schedule had no success for longer than is expected.", []string{"schedule_namespace", "schedule"}, nil)
 	deadlocksDesc = prometheus.NewDesc("slipway_database_deadlocks_total", "Transactions that the database ended as a deadlock.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc, fallbackDesc, schedulesDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, runningDesc, callsDesc, syncDesc, deadlocksDesc, fallbackDesc, schedulesDesc, successDesc, nextDesc, overdueDesc} {
 		out <- d
 	}
 }
@@ -113,6 +116,7 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(schedulesDesc, prometheus.GaugeValue, float64(h.Broken), "broken")
 		out <- prometheus.MustNewConstMetric(schedulesDesc, prometheus.GaugeValue, float64(h.Late), "late")
 	}
+	g.promised(ctx, out)
 	queues, err := g.store.Queues(ctx)
 	if err != nil {
 		return // the rest of the scrape is worth more than an error
@@ -120,6 +124,27 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	for _, q := range queues {
 		out <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(q.Queued), q.Name)
 		out <- prometheus.MustNewConstMetric(runningDesc, prometheus.GaugeValue, float64(q.Running), q.Name)
+	}
+}
+
+// promised tells of schedules of which a success is expected.
+func (g gauges) promised(ctx context.Context, out chan<- prometheus.Metric) {
+	const most = 1000 // series of each kind: slipway_schedules_unhealthy counts them all
+	all, err := g.store.PromisedSchedules(ctx, most)
+	if err != nil {
+		return // the rest of the scrape is worth more than an error
+	}
+	for _, s := range all {
+		for desc, at := range map[*prometheus.Desc]time.Time{successDesc: s.LastSuccessAt, nextDesc: s.NextAt} {
+			if !at.IsZero() {
+				out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.UnixMilli())/1000, s.Namespace, s.Name)
+			}
+		}
+		overdue := 0.
+		if s.Overdue {
+			overdue = 1
+		}
+		out <- prometheus.MustNewConstMetric(overdueDesc, prometheus.GaugeValue, overdue, s.Namespace, s.Name)
 	}
 }
 

@@ -62,6 +62,12 @@ func (noCluster) Takes(context.Context, task.Task) error { return nil }
 // Against finds nothing.
 func (noCluster) Against(context.Context, task.Task) (map[string]string, error) { return nil, nil }
 
+// Claims finds none.
+func (noCluster) Claims(context.Context, string, string) ([]string, error) { return nil, nil }
+
+// Serves nothing.
+func (noCluster) Serves(context.Context, string) (bool, error) { return false, nil }
+
 // CheckKind finds every pod as good as another.
 func (noCluster) CheckKind(task.Kind) error { return nil }
 

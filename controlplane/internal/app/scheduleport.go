@@ -20,6 +20,7 @@ type timetable struct {
 	kinds  *kinds.Registry
 	gate   *auth.Gate
 	counts *counts
+	claims httpapi.Claims
 }
 
 // Due lists schedules that are due.
@@ -41,12 +42,12 @@ func (t timetable) Fire(ctx context.Context, limit int, verdicts firing.Verdicts
 	}
 	done, err := t.store.FireSchedules(ctx, limit, only, func(in store.ScheduleInput) store.SchedulePlan {
 		s := given(in)
-		refusal, asked := verdicts[firing.Version{ID: s.ID, Revision: s.Revision}]
+		verdict, asked := verdicts[firing.Version{ID: s.ID, Revision: s.Revision}]
 		if !asked {
 			unasked++
 			return store.SchedulePlan{Skip: true}
 		}
-		return t.plan(s, firing.Decide(s, around(in), in.Now, refusal))
+		return t.plan(s, firing.Decide(s, around(in), in.Now, verdict.Refusal), verdict.Found)
 	})
 	for _, f := range done.Fires {
 		t.counts.fires.WithLabelValues(f.Outcome).Inc()
@@ -68,13 +69,13 @@ func around(in store.ScheduleInput) firing.Around {
 	return out
 }
 
-// plan adds to a decision the Tasks that are to be stored, by the kinds of now.
-func (t timetable) plan(s firing.Schedule, d firing.Decision) store.SchedulePlan {
+// plan adds to a decision the Tasks that are to be stored, by the kinds of now; found is what the template selects.
+func (t timetable) plan(s firing.Schedule, d firing.Decision, found []string) store.SchedulePlan {
 	out := store.SchedulePlan{Considered: d.Considered, Next: d.Next, Broken: d.Broken, Waits: d.Waits}
 	for _, f := range d.Fires {
 		fire := store.ScheduleFire{At: f.At, Nominal: f.Nominal, Outcome: f.Outcome, Why: f.Why, Wait: f.Wait}
 		if f.Submit {
-			item, err := httpapi.BuildTemplate(t.kinds, s.Namespace, s.Template)
+			item, err := httpapi.BuildTemplate(t.kinds, s.Namespace, s.Template, found)
 			if err != nil {
 				fire.Outcome, fire.Why = firing.Refused, "its template: "+err.Error()
 			} else {
@@ -103,9 +104,22 @@ func (t timetable) Replace(ctx context.Context, id string) error {
 	return known(err)
 }
 
-// Refused asks whether who changed a schedule last may still do what it does. What is wrong with the template is said by
-// the fire.
-func (t timetable) Refused(ctx context.Context, s firing.Schedule) (string, error) {
+// Ask asks whether who changed a schedule last may still do what it does, and looks up what its template selects. What is
+// wrong with the template is said by the fire.
+func (t timetable) Ask(ctx context.Context, s firing.Schedule) (firing.Verdict, error) {
+	why, err := t.refused(ctx, s)
+	if err != nil || why != "" {
+		return firing.Verdict{Refusal: why}, err
+	}
+	found, err := httpapi.Selected(ctx, t.claims, t.kinds, s.Namespace, s.Template)
+	var invalid *kinds.InvalidError
+	if errors.As(err, &invalid) {
+		return firing.Verdict{Refusal: "its template: " + invalid.Error()}, nil
+	}
+	return firing.Verdict{Found: found}, err
+}
+
+func (t timetable) refused(ctx context.Context, s firing.Schedule) (string, error) {
 	if httpapi.IsOwn(s.Rights) {
 		return "", nil
 	}
@@ -127,7 +141,7 @@ func (t timetable) Refused(ctx context.Context, s firing.Schedule) (string, erro
 
 // planNew finds the next instant of what was just written.
 func planNew(in store.ScheduleInput) store.SchedulePlan {
-	return timetable{}.plan(given(in), withoutTasks(firing.Decide(given(in), around(in), in.Now, "")))
+	return timetable{}.plan(given(in), withoutTasks(firing.Decide(given(in), around(in), in.Now, "")), nil)
 }
 
 func withoutTasks(d firing.Decision) firing.Decision {
@@ -195,6 +209,10 @@ func (t timetable) Fires(ctx context.Context, f httpapi.FireFilter) (httpapi.Fir
 
 // FireByHand runs a schedule now, or makes up for a range.
 func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([]httpapi.FireView, error) {
+	selects, err := t.selects(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	ask := store.HandFire{ID: id, Verb: "run", By: h.By, From: h.From, To: h.To}
 	source := store.FromHand
 	if h.Range {
@@ -204,7 +222,7 @@ func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([
 		s := given(in)
 		p := t.plan(s, firing.ByHand(s, around(in), in.Now, firing.Hand{
 			Range: h.Range, From: h.From, To: h.To, Most: h.Most, NewestFirst: h.NewestFirst, Overlap: h.Overlap, Done: in.Done,
-		}))
+		}), selects.of(s))
 		p.Keep = true
 		for i := range p.Fires {
 			p.Fires[i].Source = source
@@ -217,6 +235,30 @@ func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([
 		out[i] = httpapi.FireView{At: f.At, Nominal: f.Nominal, Source: f.Source, Outcome: f.Outcome, Why: f.Why, Task: f.Task}
 	}
 	return out, scheduleError(err)
+}
+
+// selection is what a schedule selected when it was looked at.
+type selection struct {
+	revision int64
+	found    []string
+}
+
+// of is the same for the schedule as it is now: nothing, where it was changed meanwhile.
+func (x selection) of(s firing.Schedule) []string {
+	if s.Revision != x.revision {
+		return nil
+	}
+	return x.found
+}
+
+// selects looks up what a schedule selects, before its run by hand.
+func (t timetable) selects(ctx context.Context, id string) (selection, error) {
+	s, err := t.store.Schedule(ctx, id)
+	if err != nil {
+		return selection{}, known(err)
+	}
+	found, err := httpapi.Selected(ctx, t.claims, t.kinds, s.Namespace, s.Template)
+	return selection{revision: s.Revision, found: found}, err
 }
 
 // Calendars lists calendars.

@@ -58,11 +58,11 @@ func (w *town) fire() {
 	}
 	verdicts := firing.Verdicts{}
 	for _, s := range due {
-		why, err := w.times.Refused(w.Context(), s)
+		verdict, err := w.times.Ask(w.Context(), s)
 		if err != nil {
 			w.Fatal(err)
 		}
-		verdicts[firing.Version{ID: s.ID, Revision: s.Revision}] = why
+		verdicts[firing.Version{ID: s.ID, Revision: s.Revision}] = verdict
 	}
 	if _, err := w.times.Fire(w.Context(), 1000, verdicts); err != nil {
 		w.Fatal(err)

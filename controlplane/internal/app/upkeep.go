@@ -184,7 +184,12 @@ func (p plane) makeUpkeep(ctx context.Context) error {
 }
 
 func (p plane) ensureUpkeep(ctx context.Context) error {
-	for _, want := range upkeepSchedules(p.config.Upkeep) {
+	return p.ensureSchedules(ctx, upkeepSchedules(p.config.Upkeep))
+}
+
+// ensureSchedules makes those that are not there.
+func (p plane) ensureSchedules(ctx context.Context, all []store.Schedule) error {
+	for _, want := range all {
 		page, err := p.store.Schedules(ctx, store.ScheduleFilter{Namespace: want.Namespace, Name: want.Name, Limit: 1})
 		if err != nil {
 			return err

@@ -29,9 +29,15 @@ type Book interface {
 	Replace(ctx context.Context, id string) error
 }
 
-// Rights says whether who changed a schedule last may do what it does, in the words of the refusal; empty: yes.
+// Rights says whether who changed a schedule last may do what it does, and what it does it to.
 type Rights interface {
-	Refused(ctx context.Context, s Schedule) (why string, err error)
+	Ask(ctx context.Context, s Schedule) (Verdict, error)
+}
+
+// Verdict is what was found out about a schedule before it fires.
+type Verdict struct {
+	Refusal string   // why it may not, in words; empty: it may
+	Found   []string // what its template selects in the cluster
 }
 
 // Pass is what one pass has done.
@@ -42,7 +48,7 @@ type Pass struct {
 }
 
 // Verdicts are the answers about the schedules of one pass.
-type Verdicts map[Version]string
+type Verdicts map[Version]Verdict
 
 // Version is a schedule as it was when somebody was asked about it.
 type Version struct {
@@ -154,15 +160,15 @@ func (r *Runner) ask(ctx context.Context, due []Schedule) Verdicts {
 		slots <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-slots }()
-			why, err := r.cfg.Rights.Refused(ctx, s)
+			verdict, err := r.cfg.Rights.Ask(ctx, s)
 			if err != nil {
-				r.complaints.Warn(ctx, fmt.Sprintf("ask for the rights of schedule %s/%s", s.Namespace, s.Name), err)
+				r.complaints.Warn(ctx, fmt.Sprintf("ask before the fire of schedule %s/%s", s.Namespace, s.Name), err)
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			for _, v := range like[q] {
-				verdicts[v] = why
+				verdicts[v] = verdict
 			}
 		})
 	}

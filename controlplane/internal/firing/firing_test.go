@@ -75,10 +75,10 @@ type rights struct {
 	err error
 }
 
-func (r *rights) Refused(context.Context, Schedule) (string, error) {
+func (r *rights) Ask(context.Context, Schedule) (Verdict, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return "", r.err
+	return Verdict{}, r.err
 }
 
 func (r *rights) recover() {

@@ -42,6 +42,7 @@ type backend struct {
 
 	submitted []Submission
 	against   func(task.Task) (map[string]string, error)
+	claims    func(namespace, selector string) ([]string, error)
 	filters   []Filter
 	audits    []AuditFilter
 	reports   []Report
@@ -128,6 +129,13 @@ func (b *backend) Against(_ context.Context, t task.Task) (map[string]string, er
 		return nil, nil
 	}
 	return b.against(t)
+}
+
+func (b *backend) Claims(_ context.Context, namespace, selector string) ([]string, error) {
+	if b.claims == nil {
+		return nil, nil
+	}
+	return b.claims(namespace, selector)
 }
 
 func (b *backend) Takes(_ context.Context, t task.Task) error {

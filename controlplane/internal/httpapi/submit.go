@@ -186,6 +186,7 @@ type intake struct {
 	hash   []byte
 	dryRun bool
 	at     func(item int) string // JSON pointer of an item
+	found  map[int][]string      // by item: what its kind selects
 }
 
 // submit checks rights and rules and stores. A request that was accepted before is answered as then, even if it would
@@ -194,7 +195,16 @@ func (s *server) submit(ctx context.Context, in intake) (built, []Accepted, erro
 	if err := s.rights().mayCreate(ctx, in.caller, in.wants()); err != nil {
 		return built{}, nil, err
 	}
+	found, err := s.selected(ctx, in.tasks, in.at)
+	var refused *kinds.InvalidError
+	if err != nil && !errors.As(err, &refused) {
+		return built{}, nil, err
+	}
+	in.found = found
 	sub, invalid := s.build(in)
+	if refused != nil {
+		invalid = refused
+	}
 	done, err := s.accept(ctx, in, sub, invalid)
 	return sub, done, err
 }

@@ -10,20 +10,20 @@ import (
 	"slipway.dev/slipway/pkg/api"
 )
 
-// BuildTemplate makes the Task that a fire of a schedule is, by the kinds of now. It is pure. The error is a
-// *kinds.InvalidError with pointers into the template.
-func BuildTemplate(all *kinds.Registry, namespace string, template json.RawMessage) (Item, error) {
-	item, _, err := buildTemplate(all, namespace, template)
+// BuildTemplate makes the Task that a fire of a schedule is, by the kinds of now; found is what Selected found. It is pure.
+// The error is a *kinds.InvalidError with pointers into the template.
+func BuildTemplate(all *kinds.Registry, namespace string, template json.RawMessage, found []string) (Item, error) {
+	item, _, err := buildTemplate(all, namespace, template, found)
 	return item, err
 }
 
-func buildTemplate(all *kinds.Registry, namespace string, template json.RawMessage) (Item, []want, error) {
+func buildTemplate(all *kinds.Registry, namespace string, template json.RawMessage, found []string) (Item, []want, error) {
 	var t api.SubmitTask
 	if err := json.Unmarshal(template, &t); err != nil {
 		return Item{}, nil, refuseField("", "cannot be read")
 	}
 	t.Namespace = namespace
-	in := intake{tasks: []api.SubmitTask{t}, at: func(int) string { return "" }}
+	in := intake{tasks: []api.SubmitTask{t}, at: func(int) string { return "" }, found: map[int][]string{0: found}}
 	b, err := (&server{kinds: all}).build(in)
 	if err != nil {
 		return Item{}, nil, err
@@ -31,9 +31,13 @@ func buildTemplate(all *kinds.Registry, namespace string, template json.RawMessa
 	return b.Items[0], append(in.wants(), b.planned...), nil
 }
 
+// anyClaim stands for what a selector matches where only rights and rules are looked at: a schedule may be made before its
+// volumes are.
+var anyClaim = []string{"any"}
+
 // MayFire asks whether somebody may have such a Task made: the rights of a submit.
 func MayFire(ctx context.Context, gate Gate, who auth.Identity, all *kinds.Registry, namespace string, template json.RawMessage) error {
-	item, wants, err := buildTemplate(all, namespace, template)
+	item, wants, err := buildTemplate(all, namespace, template, anyClaim)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ func (s *server) build(in intake) (b built, invalid error) {
 	}
 	b.Submission = Submission{Caller: in.caller.User, Key: in.key, Hash: in.hash, DryRun: in.dryRun, Items: make([]Item, len(in.tasks))}
 	for i, t := range in.tasks {
+		w.found = in.found[i]
 		item := w.tree(t, in.at(i))
 		if in.key == "" && t.IdempotencyKey != "" {
 			item.Key, item.Hash = t.IdempotencyKey, fingerprint(submitRoute, withoutKey(in.bodies[i]))
@@ -49,6 +50,7 @@ type building struct {
 	caller  string
 	refs    map[string]string // ids of the Tasks that carry a name in this request
 	planned []want
+	found   []string // what the Task that is being built selects
 	wrong   []kinds.FieldError
 }
 
@@ -174,7 +176,7 @@ func (w *building) lay(k kinds.Kind, req kinds.Request, at string) Item {
 // plan asks the kind for the children. What is wrong with them is shown at the parent: nobody wrote them down.
 func (w *building) plan(parent *Item, k kinds.Kind, at string) {
 	t := parent.Task
-	all, err := k.Planner.Plan(kinds.Request{Namespace: t.Namespace, Name: t.Name, Params: t.Params, Labels: t.Labels, Lane: t.Lane, Queue: t.Queue})
+	all, err := k.Planner.Plan(kinds.Request{Namespace: t.Namespace, Name: t.Name, Params: t.Params, Labels: t.Labels, Lane: t.Lane, Queue: t.Queue, Found: w.found})
 	switch {
 	case err != nil:
 		w.addAll(at, err)

@@ -20,6 +20,8 @@ type Cluster interface {
 	Takes(ctx context.Context, t task.Task) error
 	// Against says what stands against a Task, by JSON pointers into its submit. An error says that nothing was found out.
 	Against(ctx context.Context, t task.Task) (map[string]string, error)
+	// Claims names the bound PersistentVolumeClaims of a namespace that a selector matches, in order.
+	Claims(ctx context.Context, namespace, selector string) ([]string, error)
 }
 
 // Bounds of what one dry run asks of the cluster.

@@ -37,6 +37,7 @@ type Request struct {
 	Spec       json.RawMessage // the fields of a task.Spec that are to differ from the kind's
 	RunAt      time.Time
 	Delay      task.Seconds
+	Found      []string // for a Planner: the names of what the kind's Selector matches
 }
 
 // Built is a Task that is ready to be stored.

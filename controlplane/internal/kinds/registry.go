@@ -26,6 +26,9 @@ type Kind struct {
 	Only string
 	// Planner, where there is one, makes the children of its Tasks.
 	Planner Planner
+	// Selector, where it is set, reads from parameters a selector of PersistentVolumeClaims of the namespace. What it matches
+	// is looked up before the Planner is asked, and handed to it as Found.
+	Selector func(params json.RawMessage) string
 
 	schema *jsonschema.Schema
 	// shape reads into the Spec what the parameters say about the pod.

@@ -69,7 +69,7 @@ func volumes() []Kind {
 			"snapshot": `+objectNamed("VolumeSnapshot of the namespace.")+`
 		}
 	}`)
-	return []Kind{resize, modify, snapshot, remove, snapshotCleanup()}
+	return []Kind{resize, modify, snapshot, remove, snapshotCleanup(), snapshotEach()}
 }
 
 // snapshotCleanup removes what a rule does not keep.

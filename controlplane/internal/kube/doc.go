@@ -21,7 +21,7 @@
 //	""                     pods                   create (dry run only) get list watch patch delete
 //	""                     pods/log               get
 //	""                     resourcequotas         list
-//	""                     persistentvolumeclaims get (for the uid in an Event, and before a Task about one is taken)
+//	""                     persistentvolumeclaims get list (for the uid in an Event, before a Task about one is taken, and to find what a selector matches)
 //	events.k8s.io          events                 create
 //
 // In the cluster:

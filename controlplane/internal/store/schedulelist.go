@@ -157,6 +157,33 @@ func (s *Store) ScheduleHealth(ctx context.Context) (h ScheduleHealth, err error
 	return h, nil
 }
 
+// Promised is a schedule of which a success is expected. Zero times: never.
+type Promised struct {
+	Namespace, Name       string
+	Enabled               bool
+	NextAt, LastSuccessAt time.Time
+	Overdue               bool // it had none for longer than is expected
+}
+
+// PromisedSchedules lists schedules of which a success is expected, the oldest first.
+func (s *Store) PromisedSchedules(ctx context.Context, limit int) ([]Promised, error) {
+	var rows []struct {
+		Namespace, Name       string
+		Enabled, Overdue      bool
+		NextAt, LastSuccessAt *time.Time
+	}
+	if err := query(s.db.WithContext(ctx), "schedule/promised", args{"limit": limit}, &rows); err != nil {
+		return nil, classify(ctx, fmt.Errorf("read schedules of which a success is expected: %w", err))
+	}
+	out := make([]Promised, len(rows))
+	for i, r := range rows {
+		out[i] = Promised{
+			Namespace: r.Namespace, Name: r.Name, Enabled: r.Enabled, Overdue: r.Overdue, NextAt: instant(r.NextAt), LastSuccessAt: instant(r.LastSuccessAt),
+		}
+	}
+	return out, nil
+}
+
 // FirePage is a page of a ledger, newest first.
 type FirePage struct {
 	Fires []Fire

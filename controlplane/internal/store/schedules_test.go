@@ -226,6 +226,15 @@ func TestARowThatIsBrokenBehindTheAPIsBackIsMarkedAndTheOthersRunOn(t *testing.T
 	if h, err := d.ScheduleHealth(t.Context()); err != nil || h.Late != 3 {
 		t.Errorf("a minute later: %+v, %v", h, err)
 	}
+	promised, err := d.PromisedSchedules(t.Context(), 10)
+	if err != nil || len(promised) != 3 {
+		t.Fatalf("promised are %+v, %v", promised, err)
+	}
+	for _, p := range promised {
+		if !p.Overdue || p.LastSuccessAt.IsZero() == (p.Name == "1") {
+			t.Errorf("promised is %+v", p)
+		}
+	}
 	if again := d.fire(); len(again.Fires) != 20 || again.Looked != 20 {
 		t.Errorf("then %d fires of %d", len(again.Fires), again.Looked)
 	}

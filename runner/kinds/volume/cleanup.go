@@ -41,6 +41,7 @@ type Cleaned struct {
 	Warnings []string             `json:"warnings,omitempty"`
 	Confirm  string               `json:"needs_confirmation,omitempty"` // of a dry run
 	PlanIn   string               `json:"plan_in,omitempty"`
+	Note     string               `json:"note,omitempty"` // why there was nothing to look at
 }
 
 type cleanupParams struct {
@@ -61,6 +62,11 @@ func (w *world) cleanup(ctx context.Context) (any, error) {
 	}
 	w.say(0, 0, "listing the snapshots of namespace %s", w.task.Namespace)
 	all, going, err := w.copies(ctx, p.Rule)
+	if missing(err) { // a namespace without any, or that is not there, has an empty list
+		note := "the cluster does not serve " + snapshots.GroupVersion().String() + ": there are no snapshots, and nothing to clean up"
+		w.say(0, 0, "%s", note)
+		return Cleaned{Rule: p.Rule, DryRun: p.DryRun, Note: note}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; nothing was removed", err)
 	}

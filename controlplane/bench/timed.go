@@ -98,4 +98,6 @@ func (book) Overtaken(context.Context, int) ([]string, error) { return nil, nil 
 
 func (book) Replace(context.Context, string) error { return nil }
 
-func (book) Ask(context.Context, firing.Schedule) (firing.Verdict, error) { return firing.Verdict{}, nil }
+func (book) Ask(context.Context, firing.Schedule) (firing.Verdict, error) {
+	return firing.Verdict{}, nil
+}

@@ -23,7 +23,9 @@ func TestAFireSnapshotsEachVolumeThatItsSelectorMatchesThen(t *testing.T) {
 		t.Errorf("without a volume: %+v", p)
 	}
 	w.city.claims.Store("shop app=shop", []string{"a", "b"})
-	task := func(id string) api.Task { return must[api.Task](w.town, w.send("ada", "GET", "/v1/tasks/"+id, ""), 200) }
+	task := func(id string) api.Task {
+		return must[api.Task](w.town, w.send("ada", "GET", "/v1/tasks/"+id, ""), 200)
+	}
 	parent := task(run().Task)
 	if parent.Children == nil || parent.Children.Count != 2 || parent.Children.Items[0].Kind != "volume.snapshot" || parent.Children.Items[1].Lane != "volume:shop/b" {
 		t.Fatalf("%+v", parent.Children)

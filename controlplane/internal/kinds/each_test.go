@@ -65,12 +65,12 @@ func TestASelectorThatFindsNothingOrTooMuchIsNamed(t *testing.T) {
 		}
 	}
 	for params, field := range map[string]string{
-		`{}`:                                "/params/selector",
-		`{"selector":"app in"}`:             "/params/selector",
-		`{"selector":" "}`:                  "/params/selector",
-		`{"selector":"a=b","spread":-1}`:    "/params/spread",
-		`{"selector":"a=b","class":""}`:     "/params/class",
-		`{"selector":"a=b","rule":"A B"}`:   "/params/rule",
+		`{}`:                                 "/params/selector",
+		`{"selector":"app in"}`:              "/params/selector",
+		`{"selector":" "}`:                   "/params/selector",
+		`{"selector":"a=b","spread":-1}`:     "/params/spread",
+		`{"selector":"a=b","class":""}`:      "/params/class",
+		`{"selector":"a=b","rule":"A B"}`:    "/params/rule",
 		`{"selector":"a=b","volumes":["x"]}`: "/params/volumes",
 	} {
 		_, err := Build(k, Request{Namespace: "shop", Params: json.RawMessage(params)})

@@ -157,6 +157,7 @@ func untilSucceeded(t *testing.T, user *rig.User, schedule string, n int) []api.
 			switch task := user.Task(t, f.Task); task.State {
 			case api.StateSucceeded:
 				all = append(all, task)
+			case api.StateQueued, api.StateRunning:
 			case api.StateFailed, api.StateCanceled:
 				t.Fatalf("task %s of the schedule is %s: %s %s", task.ID, task.State, task.Reason, task.Message)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -207,16 +208,19 @@ func indexed(informers map[string]*informer, namespace, key string) []any {
 	return objs
 }
 
-// strip keeps what a task.Seen needs.
+// strip keeps what a task.Seen needs, and what Close does: of 10,000 active Tasks there are 10,000 Jobs and as many pods.
 func strip(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		o.ObjectMeta = bareMeta(o.ObjectMeta)
 		o.Spec = corev1.PodSpec{
-			NodeName: o.Spec.NodeName, ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds, InitContainers: bareSidecars(o.Spec.InitContainers),
+			NodeName: shared(o.Spec.NodeName), ActiveDeadlineSeconds: o.Spec.ActiveDeadlineSeconds, InitContainers: bareSidecars(o.Spec.InitContainers),
 		}
 		o.Status = corev1.PodStatus{
-			Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message, Conditions: o.Status.Conditions,
+			Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message,
+			Conditions: only(o.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.DisruptionTarget || c.Type == corev1.PodScheduled
+			}),
 			InitContainerStatuses: bareStatuses(o.Status.InitContainerStatuses),
 			ContainerStatuses:     bareStatuses(o.Status.ContainerStatuses),
 		}
@@ -230,9 +234,32 @@ func strip(obj any) (any, error) {
 
 func bareMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.Finalizers,
+		Name: m.Name, Namespace: shared(m.Namespace), UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: bareLabels(m.Labels),
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		Finalizers: only(m.Finalizers, func(f string) bool { return f == Finalizer }),
 	}
+}
+
+// bareLabels keeps the labels that tell whose an object is, and its state.
+func bareLabels(all map[string]string) map[string]string {
+	bare := map[string]string{LabelTask: all[LabelTask], LabelAttempt: all[LabelAttempt], LabelFence: all[LabelFence]}
+	for _, key := range []string{LabelManagedBy, LabelInstance, LabelState} {
+		bare[key] = shared(all[key])
+	}
+	return bare
+}
+
+// shared is text that many objects have, held once.
+func shared(text string) string { return unique.Make(text).Value() }
+
+func only[T any](all []T, keep func(T) bool) []T {
+	var kept []T
+	for _, one := range all {
+		if keep(one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
 }
 
 // bareSidecars keeps which init containers run beside the others.

@@ -57,3 +57,33 @@ func TestAReplicaThatFreezesInInlineWorkLosesItAfterItsSilenceAndDoesNotGoOn(t *
 		t.Errorf("its history tells of %d ends", n)
 	}
 }
+
+// A replica is killed in the middle of work that it does itself, and its container is started anew: the kubelet does that
+// only once the last one has terminated, so that nobody waits for its silence.
+func TestWhatAKilledReplicaDidItselfIsHandedOnAsSoonAsItsContainerIsStartedAnew(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t, rig.Options{Profile: local.API})
+	user, replica := r.User(t, r.Namespace()), r.Replicas[0]
+	env := map[string]string{"SLIPWAY_UPKEEP_NAMESPACE": r.Namespace(), "SLIPWAY_POD_UID": "7f0c4a9e-aaaa-4444-8888-000000000001"}
+	stuck := maps.Clone(env)
+	stuck["SLIPWAY_FAILPOINTS"] = "upkeep-retain=sleep:10m"
+	replica.Stop(t)
+	replica.Start(t, stuck)
+	replica.WaitReady(t)
+	id := user.Submit(t, map[string]any{"kind": "slipway.retention", "namespace": r.Namespace(), "params": map[string]any{}}).ID
+	user.Until(t, id, "to be at work", func(is api.Task) bool { return is.Attempt != nil && is.Attempt.State == api.AttemptStarted })
+	replica.Kill(t)
+	replica.Start(t, env)
+	replica.WaitReady(t)
+	ready := time.Now()
+	user.Until(t, id, "to be tried again", func(is api.Task) bool { return is.AttemptsMade == 2 })
+	if after := time.Since(ready); after > task.InlineCancelAfter.Duration() {
+		t.Errorf("its lane was handed on %v after the replica was there again", after)
+	}
+	if ended := user.Await(t, id); ended.State != api.StateSucceeded {
+		t.Errorf("it ended %s/%s", ended.State, ended.Reason)
+	}
+	if first := user.Attempts(t, id)[0]; first.Outcome != api.OutcomeLost {
+		t.Errorf("the first attempt is %s/%s", first.Outcome, first.Reason)
+	}
+}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // decideInline is Decide for an Attempt that runs in a replica: there is nothing to see in the cluster, and only the
-// replica's own word, or its silence, says that the handler has returned. Before it has started, a stored stop is enough:
+// replica's own word, its start anew, or its silence, says that the handler has returned. Before it has started, a stored stop is enough:
 // the start is refused from then on.
 func decideInline(t Task, a Attempt, now time.Time) Decision {
 	silence := now.Sub(a.lastSign())
@@ -44,6 +45,8 @@ func decideInline(t Task, a Attempt, now time.Time) Decision {
 		return untilDeadline(t.Spec.StartDeadline.Duration(), now.Sub(a.ClaimedAt), "no replica had room to run it inline", Decision{
 			Action: ActLaunch, Why: "a replica is to run it inline", Wait: a.Wait, Again: podOverdue,
 		})
+	case slices.ContainsFunc(a.Pods, func(p KnownPod) bool { return p.UID == a.PodUID && p.Ended }):
+		return finish("its replica's container has terminated, and was started anew")
 	case silence >= InlineSilence.Duration():
 		return finish("its replica was not heard for fence time")
 	}

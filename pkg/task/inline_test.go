@@ -24,6 +24,8 @@ func TestAnInlineAttemptEndsByItsReportOrTheSilenceOfItsReplicaAndByNothingThatT
 	with := func(a Attempt, change func(*Attempt)) Attempt { change(&a); return a }
 	stopped := func(a *Attempt) { a.Stop, a.StopAt = StopCancel, begin }
 	said := func(a *Attempt) { a.Report = &Report{Outcome: OutcomeSucceeded, At: begin} }
+	anew := func(a *Attempt) { a.Pods = []KnownPod{{UID: "inline/a/x", Ended: true}} }
+	another := func(a *Attempt) { a.Pods = []KnownPod{{UID: "inline/a/x"}, {UID: "inline/a/y", Ended: true}} }
 	late := func(a *Attempt) { stopped(a); said(a); a.Late = true }
 	for _, c := range []struct {
 		name    string
@@ -38,6 +40,10 @@ func TestAnInlineAttemptEndsByItsReportOrTheSilenceOfItsReplicaAndByNothingThatT
 		{"stopped before it started", with(leased, stopped), time.Second, ActFinish, OutcomeCanceled, ""},
 		{"at work", atWork, 59 * time.Second, ActWait, "", ""},
 		{"silent from its start on", atWork, 60 * time.Second, ActFinish, OutcomeLost, ""},
+		{"its replica was started anew", with(atWork, anew), time.Second, ActFinish, OutcomeLost, ""},
+		{"started anew after it was asked to stop", with(with(atWork, stopped), anew), time.Second, ActFinish, OutcomeCanceled, ""},
+		{"started anew after its report", with(with(atWork, said), anew), time.Second, ActFinish, OutcomeSucceeded, ""},
+		{"the process of another try has ended", with(atWork, another), time.Second, ActWait, "", ""},
 		{"silent since a beat", beaten, 109 * time.Second, ActStop, "", StopRunDeadline},
 		{"asked to stop, still there", with(beaten, stopped), 109 * time.Second, ActWait, "", ""},
 		{"asked to stop, then silent", with(beaten, stopped), 110 * time.Second, ActFinish, OutcomeCanceled, ""},

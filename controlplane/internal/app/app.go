@@ -164,7 +164,7 @@ func (p plane) inline() (*inline.Pool, error) {
 		mine[kind] = h
 	}
 	return inline.New(inline.Config{
-		Books: inlineBooks{p.store, p.tell}, Handlers: mine, Replica: p.config.Replica, Places: p.config.InlinePlaces,
+		Books: inlineBooks{p.store, p.tell}, Handlers: mine, Replica: p.config.Replica, Pod: p.config.PodUID, Places: p.config.InlinePlaces,
 		Log: p.log.With("part", "inline"),
 	}), nil
 }

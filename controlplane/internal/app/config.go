@@ -37,6 +37,7 @@ type Config struct {
 	CallerRate     float64  `env:"CALLER_RATE" envDefault:"200" doc:"Requests a second that one user may send to one replica; 0: no bound."`
 	CallerBurst    int      `env:"CALLER_BURST" envDefault:"400" doc:"Requests that he may send at once after a pause."`
 	Replica        string   `env:"REPLICA" doc:"Name of this replica, different from the others'. Default: the host name."`
+	PodUID         string   `env:"POD_UID" doc:"Uid of the pod that this replica runs in: what an earlier process of the pod ran inline is then known to have ended. Default: none."`
 	LogLevel       string   `env:"LOG_LEVEL" envDefault:"info" doc:"debug, info, warn or error."`
 
 	Namespaces     []string `env:"NAMESPACES,required,notEmpty" doc:"Namespaces, by comma, where Jobs may run; * is all of them."`

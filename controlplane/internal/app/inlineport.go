@@ -43,6 +43,11 @@ func (b inlineBooks) Report(ctx context.Context, h inline.Hold, r task.Report, t
 	return known(b.store.Report(ctx, store.ReportRequest{Attempt: h.Attempt, Fence: h.Fence, PodUID: h.Holder, Report: r, Tail: tail}))
 }
 
+// Outlived keeps that earlier processes run nothing any more.
+func (b inlineBooks) Outlived(ctx context.Context, ours, but string) error {
+	return known(b.store.Outlived(ctx, ours, but))
+}
+
 // until is a part that hears of the end as soon as the process does, whatever ends before it, and ends when all parts do.
 func until(process context.Context, run func(context.Context) error) func(context.Context) error {
 	return func(own context.Context) error {

@@ -3,8 +3,8 @@
 //
 // What stands in for the pod's end is the end of this process. A replica that could not store a heartbeat for
 // task.InlineCancelAfter tells the handler to stop; if that has not returned at task.InlineExitAfter, Run ends with
-// handler.ErrOutlived and the process has to exit at once. A lane is handed on by a stored report, or after
-// task.InlineSilence.
+// handler.ErrOutlived and the process has to exit at once. A lane is handed on by a stored report, when the kubelet has started
+// the replica's container anew, or after task.InlineSilence.
 //
 // Allowed imports: pkg/task, pkg/handler.
 package inline
@@ -34,6 +34,8 @@ type Books interface {
 	// It may wait for a stop until hold is done; nil: it does not wait.
 	Beat(ctx context.Context, h Hold, progress json.RawMessage, hold <-chan struct{}) (cancel bool, left time.Duration, err error)
 	Report(ctx context.Context, h Hold, r task.Report, tail []byte) error
+	// Outlived keeps that no holder lives on whose name begins with ours, and not with but.
+	Outlived(ctx context.Context, ours, but string) error
 }
 
 // Hold names an Attempt and who holds it, as a pod's uid does: no two tries to run it have the same name.
@@ -47,8 +49,11 @@ type Config struct {
 	Books    Books
 	Handlers map[string]handler.Handler // by kind
 	Replica  string
-	Places   int // handlers at the same time; default 8
-	Log      *slog.Logger
+	// Pod is the uid of the pod that this process runs in; empty: none. A kubelet starts a container anew only once it has seen
+	// the last one terminated, and all its processes with it: whatever an earlier process of the pod held has ended.
+	Pod    string
+	Places int // handlers at the same time; default 8
+	Log    *slog.Logger
 }
 
 const defaultPlaces = 8
@@ -56,6 +61,7 @@ const defaultPlaces = 8
 // Pool runs handlers in a bounded number of places. Make it with New.
 type Pool struct {
 	cfg    Config
+	name   string // of this process: what the names of its holders begin with
 	places chan struct{}
 	broken chan error
 
@@ -71,10 +77,13 @@ func New(cfg Config) *Pool {
 		cfg.Places = defaultPlaces
 	}
 	return &Pool{
-		cfg: cfg, places: make(chan struct{}, cfg.Places),
+		cfg: cfg, name: home(cfg) + rand.Text() + "/", places: make(chan struct{}, cfg.Places),
 		broken: make(chan error, 1), held: map[int64]bool{},
 	}
 }
+
+// home is what the names of all holders of a replica begin with, whatever its process.
+func home(cfg Config) string { return "inline/" + cfg.Replica + "/" + cfg.Pod + "/" }
 
 // Kinds lists what it has handlers for.
 func (p *Pool) Kinds() []string { return slices.Sorted(maps.Keys(p.cfg.Handlers)) }
@@ -94,6 +103,7 @@ func (p *Pool) Room() int {
 func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ctx = ctx
+	p.working.Go(func() { p.outlive(ctx) })
 	p.mu.Unlock()
 	select {
 	case err := <-p.broken:
@@ -118,6 +128,25 @@ func (p *Pool) Run(ctx context.Context) error {
 		return err
 	default:
 		return nil
+	}
+}
+
+// outlive tells that what earlier processes of this pod held has ended, until it is stored.
+func (p *Pool) outlive(ctx context.Context) {
+	const again = time.Second
+	if p.cfg.Pod == "" {
+		return
+	}
+	for {
+		err := p.cfg.Books.Outlived(ctx, home(p.cfg), p.name)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		p.cfg.Log.WarnContext(ctx, "tell what has ended with an earlier process", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
 	}
 }
 
@@ -170,7 +199,7 @@ func (p *Pool) work(ctx context.Context, a task.Attempt) error {
 		}
 	}()
 	return handler.Inline{
-		Plane:   plane{books: p.cfg.Books, hold: Hold{Attempt: a.ID, Fence: a.Fence, Holder: "inline/" + p.cfg.Replica + "/" + rand.Text()}},
+		Plane:   plane{books: p.cfg.Books, hold: Hold{Attempt: a.ID, Fence: a.Fence, Holder: p.name + rand.Text()}},
 		Attempt: a.ID, Fence: a.Fence, Handlers: p.cfg.Handlers, Dir: dir,
 		Logf: func(format string, args ...any) { log.WarnContext(ctx, fmt.Sprintf(format, args...)) },
 	}.Run(ctx)

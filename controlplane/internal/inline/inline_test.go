@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +31,8 @@ type books struct {
 	cancel  bool
 	reports map[int64]task.Report
 	tails   map[int64]string
+
+	outlived [][2]string
 }
 
 func newBooks() *books {
@@ -65,6 +68,16 @@ func (b *books) Report(_ context.Context, h Hold, r task.Report, tail []byte) er
 		return errDown
 	}
 	b.reports[h.Attempt], b.tails[h.Attempt] = r, string(tail)
+	return nil
+}
+
+func (b *books) Outlived(_ context.Context, ours, but string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.down {
+		return errDown
+	}
+	b.outlived = append(b.outlived, [2]string{ours, but})
 	return nil
 }
 
@@ -270,5 +283,41 @@ func TestPlacesAreBoundedAndNothingIsTakenTwice(t *testing.T) {
 		}
 		stop()
 		<-ended
+	})
+}
+
+func TestAProcessTellsOnceWhatItsPodsEarlierOnesHeldHasEndedAndNothingOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBooks()
+		b.down = true
+		p := New(Config{Books: b, Replica: "a", Pod: "uid-1", Log: slog.New(slog.DiscardHandler), Handlers: map[string]handler.Handler{
+			"test": func(context.Context, handler.Task) (any, error) { return nil, nil },
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		b.mu.Lock()
+		b.down = false
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		p.Take(attempt(1))
+		synctest.Wait()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if len(b.outlived) != 1 || b.outlived[0][0] != "inline/a/uid-1/" {
+			t.Fatalf("told %q", b.outlived)
+		}
+		if holder, own := b.holders[1], b.outlived[0][1]; !strings.HasPrefix(holder, own) || !strings.HasPrefix(own, "inline/a/uid-1/") || own == "inline/a/uid-1/" {
+			t.Errorf("%q holds an attempt, and all but %q have ended", holder, own)
+		}
+	})
+	pooled(t, nil, func(t *testing.T, b *books, _ *Pool, stop func(), ended <-chan error) {
+		stop()
+		if err := <-ended; err != nil || len(b.outlived) > 0 {
+			t.Errorf("without a pod: %v, told %q", err, b.outlived)
+		}
 	})
 }

@@ -185,6 +185,21 @@ func (s *Store) SeePod(ctx context.Context, attempt int64, p task.KnownPod) erro
 	return nil
 }
 
+// Outlived keeps that nobody runs any more who has started an Attempt inline under a name that begins with ours, and not with
+// but.
+func (s *Store) Outlived(ctx context.Context, ours, but string) error {
+	var attempts []int64
+	err := s.inTx(ctx, func(tx *gorm.DB) error {
+		attempts = nil
+		return query(tx, "attempt/outlived", args{"ours": ours, "but": but}, &attempts)
+	})
+	if err != nil {
+		return fmt.Errorf("end what earlier processes of this pod ran: %w", err)
+	}
+	s.announce(effects{attempts: attempts})
+	return nil
+}
+
 // MarkClosed records that Job and pods of a finished Attempt are closed in the cluster.
 func (s *Store) MarkClosed(ctx context.Context, attempt int64) error {
 	err := s.inTx(ctx, func(tx *gorm.DB) error {

@@ -67,6 +67,13 @@ ON CONFLICT (attempt, uid) DO UPDATE SET node = CASE WHEN excluded.node <> '' TH
     ended = p.ended OR excluded.ended
 WHERE p.ended < excluded.ended OR p.node <> excluded.node;
 
+-- name: outlived
+INSERT INTO slipway.attempt_pods AS p (attempt, uid, name, node, ended)
+SELECT id, pod_uid, replica, '', true FROM slipway.attempts
+WHERE finished_at IS NULL AND state = 'started' AND executor = 'inline' AND starts_with(pod_uid, @ours) AND NOT starts_with(pod_uid, @but)
+ON CONFLICT (attempt, uid) DO UPDATE SET ended = true
+RETURNING attempt;
+
 -- name: closed
 UPDATE slipway.attempts SET closed_at = slipway.stamp() WHERE id = @attempt AND finished_at IS NOT NULL AND closed_at IS NULL;
 

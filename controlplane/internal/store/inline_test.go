@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"slipway.dev/slipway/controlplane/internal/store"
@@ -209,5 +210,36 @@ func TestAnAttemptOfAJobThatNobodyHeardOfIsStartedByAPodOrInlineAndNeverByBoth(t
 	c = d.claimFor(1, here)[0]
 	if _, _, err := d.Start(ctx, pod(c)); !errors.Is(err, store.ErrStale) {
 		t.Fatalf("a pod of what was claimed to run inline: %v", err)
+	}
+}
+
+func TestWhatAnEarlierProcessOfThePodHeldInlineIsKeptAsEndedAndNothingElse(t *testing.T) {
+	d := newDatabase(t)
+	d.switched(task.ExecutorInline, 100)
+	const ours, mine = "inline/a/pod-1/", "inline/a/pod-1/new/"
+	started := map[string]store.Claimed{}
+	for _, holder := range []string{ours + "old/1", ours + "old/2", mine + "1", "inline/b/pod-1/x/1", "inline/a/pod-2/x/1"} {
+		d.one(fits.of(""))
+		c := d.claimFor(1, here)[0]
+		if _, _, err := d.Start(t.Context(), store.StartRequest{Attempt: c.Attempt.ID, Fence: c.Attempt.Fence, PodUID: holder, Inline: true}); err != nil {
+			t.Fatal(err)
+		}
+		started[holder] = c
+	}
+	d.finish(started[ours+"old/2"], success)
+	for range 2 { // it may be told again
+		if err := d.Outlived(t.Context(), ours, mine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for holder, c := range started {
+		all, err := d.Attempts(t.Context(), c.Task.ID)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		ended := slices.ContainsFunc(all[0].Pods, func(p task.KnownPod) bool { return p.UID == holder && p.Ended })
+		if want := holder == ours+"old/1"; ended != want {
+			t.Errorf("%s is kept as ended: %v", holder, ended)
+		}
 	}
 }

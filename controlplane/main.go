@@ -10,6 +10,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 
 	"slipway.dev/slipway/controlplane/internal/app"
@@ -87,10 +90,17 @@ func complain(w io.Writer, code int, err error) int {
 	return code
 }
 
+// collectAt is by how many percent the heap grows before its garbage is collected; GOGC sets another. A replica holds much
+// of the cluster and makes little garbage: half of Go's usual 100 saves a quarter of its memory for 1 % of a processor.
+const collectAt = 50
+
 func serve(ctx context.Context, environ []string, errOut io.Writer) error {
 	c, err := app.ReadConfig(environ)
 	if err != nil {
 		return fmt.Errorf("the configuration is wrong:\n%w", err)
+	}
+	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) {
+		debug.SetGCPercent(collectAt)
 	}
 	return app.Run(ctx, c, app.Version(version), app.Logger(errOut, c.LogLevel))
 }

@@ -50,6 +50,8 @@ type Built struct {
 	// Free says that the caller chose the program, the image or the service account: that takes the right to create
 	// Jobs in the namespace.
 	Free bool
+	// Growth is what it wants of the storage of its namespace; nil: nothing.
+	Growth *task.Growth
 }
 
 // FieldError says what is wrong with one field; Pointer is a JSON pointer into the submit.
@@ -121,6 +123,10 @@ func Build(k Kind, req Request) (Built, error) {
 	}
 	if len(wrong) > 0 {
 		return Built{}, &InvalidError{Fields: wrong}
+	}
+	if k.Growth != nil {
+		g := k.Growth(t.Params)
+		b.Growth = &g
 	}
 	return b, nil
 }

@@ -29,6 +29,8 @@ type Kind struct {
 	// Selector, where it is set, reads from parameters a selector of PersistentVolumeClaims of the namespace. What it matches
 	// is looked up before the Planner is asked, and handed to it as Found.
 	Selector func(params json.RawMessage) string
+	// Growth, where it is set, reads from parameters what a Task wants of the storage of its namespace.
+	Growth func(params json.RawMessage) task.Growth
 
 	schema *jsonschema.Schema
 	// shape reads into the Spec what the parameters say about the pod.

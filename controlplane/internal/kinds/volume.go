@@ -3,6 +3,7 @@ package kinds
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -10,6 +11,25 @@ import (
 	"slipway.dev/slipway/pkg/retention"
 	"slipway.dev/slipway/pkg/task"
 )
+
+// maxBytes bounds what can be asked for: sums of many stay countable.
+const maxBytes = 1 << 60
+
+// Bytes reads a quantity of storage, in whole bytes, rounded up. It is not negative, and 1Ei at most. To compare one like
+// 1e999999999 takes Kubernetes' own code for ever, so that spellings are looked at first.
+func Bytes(text string) (int64, error) {
+	if !quantity.MatchString(text) {
+		return 0, errors.New("is no quantity")
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("read a quantity: %w", err)
+	}
+	if q.Sign() < 0 || q.CmpInt64(maxBytes) > 0 {
+		return 0, fmt.Errorf("a quantity of storage is from 0 to %s", task.Quantity(maxBytes))
+	}
+	return q.Value(), nil
+}
 
 // volumeKind is what the kinds about one volume have in common: its lane, and an account with their rights.
 func volumeKind(name, description, params string) Kind {
@@ -43,9 +63,15 @@ func volumes() []Kind {
 		var p struct{ Size string }
 		if err := json.Unmarshal(params, &p); err != nil {
 			wrong.add("/params", "cannot be read")
-		} else if size, err := resource.ParseQuantity(p.Size); err != nil || size.Sign() <= 0 {
-			wrong.add("/params/size", "is no quantity above zero, as 2Gi")
+		} else if size, err := Bytes(p.Size); err != nil || size == 0 {
+			wrong.add("/params/size", "is no quantity above zero and up to %s, as 2Gi", task.Quantity(maxBytes))
 		}
+	}
+	resize.Growth = func(params json.RawMessage) task.Growth {
+		var p struct{ PVC, Size string }
+		_ = json.Unmarshal(params, &p) // shape has refused what cannot be read
+		size, _ := Bytes(p.Size)
+		return task.Growth{Claim: p.PVC, Bytes: size}
 	}
 	modify := volumeKind("volume.modify", "Give a volume another VolumeAttributesClass.", `{
 		"type": "object", "additionalProperties": false, "required": ["pvc", "class"],

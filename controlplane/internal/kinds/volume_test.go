@@ -54,6 +54,11 @@ func TestBadParametersOfVolumesAreNamed(t *testing.T) {
 		{"volume.resize", `{"pvc":"data","size":"much"}`, "/params/size"},
 		{"volume.resize", `{"pvc":"data","size":"0"}`, "/params/size"},
 		{"volume.resize", `{"pvc":"data","size":"-1Gi"}`, "/params/size"},
+		{"volume.resize", `{"pvc":"data","size":"2Ei"}`, "/params/size"},
+		{"volume.resize", `{"pvc":"data","size":"1e999999999"}`, "/params/size"},
+		{"volume.resize", `{"pvc":"data","size":"1e99999999999999999999"}`, "/params/size"},
+		{"volume.resize", `{"pvc":"data","size":"999999999999999999999999999999999999Ei"}`, "/params/size"},
+		{"volume.resize", `{"pvc":"data","size":"1.0000000000000000001Ei"}`, "/params/size"},
 		{"volume.resize", `{"pvc":"../x","size":"1Gi"}`, "/params/pvc"},
 		{"volume.modify", `{"pvc":"data","class":""}`, "/params/class"},
 		{"volume.snapshot", `{"pvc":"data","rule":"A B"}`, "/params/rule"},
@@ -79,5 +84,18 @@ func TestASnapshotOfALaneWaitsAndACleanupIsAbsorbed(t *testing.T) {
 	}
 	if k := builtIn(t, "volume.snapshot.cleanup"); k.Mode != task.Latest {
 		t.Errorf("%+v", k)
+	}
+}
+
+func TestAResizeWantsStorageTheSameInAnySpelling(t *testing.T) {
+	for size, want := range map[string]int64{"2Gi": 2 << 30, "2048Mi": 2 << 30, "2147483648": 2 << 30, "2147483648000m": 2 << 30, "1G": 1e9, "1e9": 1e9, "1n": 1, "1.5Gi": 3 << 29, "1Ei": 1 << 60} {
+		b, err := Build(builtIn(t, "volume.resize"), Request{Namespace: "shop", Params: json.RawMessage(`{"pvc":"data","size":"` + size + `"}`)})
+		if err != nil || b.Growth == nil || *b.Growth != (task.Growth{Claim: "data", Bytes: want}) {
+			t.Errorf("%s: %+v %v", size, b.Growth, err)
+		}
+	}
+	b, err := Build(builtIn(t, "volume.snapshot"), Request{Namespace: "shop", Params: json.RawMessage(`{"pvc":"data"}`)})
+	if err != nil || b.Growth != nil {
+		t.Errorf("a snapshot: %+v %v", b.Growth, err)
 	}
 }

@@ -1324,6 +1324,9 @@ type LimitList struct {
 
 	// Namespace A Kubernetes namespace.
 	Namespace Namespace `json:"namespace"`
+
+	// Storage Absent where it has no limit of storage.
+	Storage *StorageLimit `json:"storage,omitempty"`
 }
 
 // ManyItem defines model for ManyItem.
@@ -1789,6 +1792,12 @@ type SetCalendar struct {
 	Windows []Blackout `json:"windows"`
 }
 
+// SetLimits defines model for SetLimits.
+type SetLimits struct {
+	// Storage A quantity from 0 to 1Ei, as `500Gi`; null takes the limit away.
+	Storage string `json:"storage"`
+}
+
 // Spec How a Task runs. In a submit, what is given is laid over the kind's defaults.
 type Spec struct {
 	// CapacityDeadline The same while no node has room. Default 3600.
@@ -1915,6 +1924,41 @@ type Stop struct {
 type StopQueue struct {
 	// Note Why, for people; Tasks that wait show it. Default, none.
 	Note string `json:"note,omitempty,omitzero"`
+}
+
+// StorageLimit How much storage the volume claims of a namespace may ask for together, in quantities as `500Gi`. Absent where there
+// is no limit.
+type StorageLimit struct {
+	// InUse What the claims ask for, or have where that is more. Absent where `note` says why.
+	InUse string `json:"in_use,omitempty,omitzero"`
+
+	// Limit All of them together.
+	Limit string `json:"limit"`
+
+	// Note Why it is not known what is in use.
+	Note string `json:"note,omitempty,omitzero"`
+
+	// Open How many open tasks have reserved something.
+	Open int32 `json:"open"`
+
+	// Reserved What open tasks will make them ask for beyond that; for each claim the largest wish counts, once. Absent where
+	// `in_use` is.
+	Reserved string `json:"reserved,omitempty,omitzero"`
+
+	// Tasks The first hundred of them, the oldest first.
+	Tasks []StorageReservation `json:"tasks"`
+}
+
+// StorageReservation What an open task has reserved.
+type StorageReservation struct {
+	// Pvc The volume claim that it is about.
+	Pvc string `json:"pvc"`
+
+	// Size What the claim is to ask for at least.
+	Size string `json:"size"`
+
+	// Task Id of the task.
+	Task string `json:"task"`
 }
 
 // SubmitBatch defines model for SubmitBatch.
@@ -2520,6 +2564,9 @@ type CheckLanesJSONRequestBody = CheckLanes
 
 // ForceReleaseLaneJSONRequestBody defines body for ForceReleaseLane for application/json ContentType.
 type ForceReleaseLaneJSONRequestBody = ForceRelease
+
+// SetLimitsJSONRequestBody defines body for SetLimits for application/json ContentType.
+type SetLimitsJSONRequestBody = SetLimits
 
 // ChangeQueueJSONRequestBody defines body for ChangeQueue for application/json ContentType.
 type ChangeQueueJSONRequestBody = ChangeQueue

@@ -265,6 +265,28 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
 	GetLimits(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// SetLimitsWithBody Set the limit of storage of a namespace
+	//
+	// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+	// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+	// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+	SetLimitsWithBody(ctx context.Context, namespace Namespace, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetLimits Set the limit of storage of a namespace
+	//
+	// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+	// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+	// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+	SetLimits(ctx context.Context, namespace Namespace, body SetLimitsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListQueues List the queues
 	//
 	// Needs `list` on `queues`, cluster-wide.
@@ -1123,6 +1145,48 @@ func (c *Wire) ForceReleaseLane(ctx context.Context, body ForceReleaseLaneJSONRe
 // Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
 func (c *Wire) GetLimits(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLimitsRequest(c.Server, namespace)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetLimitsWithBody Set the limit of storage of a namespace
+//
+// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+func (c *Wire) SetLimitsWithBody(ctx context.Context, namespace Namespace, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetLimitsRequestWithBody(c.Server, namespace, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetLimits Set the limit of storage of a namespace
+//
+// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+func (c *Wire) SetLimits(ctx context.Context, namespace Namespace, body SetLimitsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetLimitsRequest(c.Server, namespace, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2927,6 +2991,53 @@ func NewGetLimitsRequest(server string, namespace Namespace) (*http.Request, err
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewSetLimitsRequest calls the generic SetLimits builder with application/json body
+func NewSetLimitsRequest(server string, namespace Namespace, body SetLimitsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetLimitsRequestWithBody(server, namespace, "application/json", bodyReader)
+}
+
+// NewSetLimitsRequestWithBody constructs an http.Request for the SetLimits method, with any body, and a specified content type
+func NewSetLimitsRequestWithBody(server string, namespace Namespace, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "namespace", namespace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/limits/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5181,6 +5292,28 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/limits/{namespace} (the `GetLimits` operationId).
 	GetLimitsWithResponse(ctx context.Context, namespace Namespace, reqEditors ...RequestEditorFn) (*GetLimitsResponse, error)
 
+	// SetLimitsWithBodyWithResponse Set the limit of storage of a namespace
+	//
+	// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+	// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+	// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+	SetLimitsWithBodyWithResponse(ctx context.Context, namespace Namespace, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetLimitsResponse, error)
+
+	// SetLimitsWithResponse Set the limit of storage of a namespace
+	//
+	// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+	// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+	// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+	SetLimitsWithResponse(ctx context.Context, namespace Namespace, body SetLimitsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetLimitsResponse, error)
+
 	// ListQueuesWithResponse List the queues
 	//
 	// Needs `list` on `queues`, cluster-wide.
@@ -6078,6 +6211,31 @@ func (r GetLimitsResponse) Status() string {
 
 // StatusCode returns HTTPResponse.StatusCode
 func (r GetLimitsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+type SetLimitsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LimitList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// Status returns HTTPResponse.Status
+func (r SetLimitsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetLimitsResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -7351,6 +7509,40 @@ func (c *ClientWithResponses) GetLimitsWithResponse(ctx context.Context, namespa
 		return nil, err
 	}
 	return ParseGetLimitsResponse(rsp)
+}
+
+// SetLimitsWithBodyWithResponse Set the limit of storage of a namespace
+//
+// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+func (c *ClientWithResponses) SetLimitsWithBodyWithResponse(ctx context.Context, namespace Namespace, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetLimitsResponse, error) {
+	rsp, err := c.SetLimitsWithBody(ctx, namespace, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetLimitsResponse(rsp)
+}
+
+// SetLimitsWithResponse Set the limit of storage of a namespace
+//
+// From then on a submit of `volume.resize` is refused (422, `/params/size`) where what the volume claims of the
+// namespace have, what open tasks have reserved beyond that, and what it asks for pass the limit together. A limit below
+// what is in use takes nothing back. Needs `get` and `update` on `limits` in the namespace.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/limits/{namespace} (the `SetLimits` operationId).
+func (c *ClientWithResponses) SetLimitsWithResponse(ctx context.Context, namespace Namespace, body SetLimitsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetLimitsResponse, error) {
+	rsp, err := c.SetLimits(ctx, namespace, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetLimitsResponse(rsp)
 }
 
 // ListQueuesWithResponse List the queues
@@ -8651,6 +8843,39 @@ func ParseGetLimitsResponse(rsp *http.Response) (*GetLimitsResponse, error) {
 	}
 
 	response := &GetLimitsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LimitList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSetLimitsResponse parses an HTTP response from a SetLimitsWithResponse call
+func ParseSetLimitsResponse(rsp *http.Response) (*SetLimitsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetLimitsResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

@@ -81,11 +81,31 @@ func (c *Client) Lane(ctx context.Context, key string) (api.LaneState, error) {
 	return out, nil
 }
 
-// Limits reads what a namespace may use of each queue, and what it uses.
+// Limits reads what a namespace may use of each queue and of storage, and what it uses.
 func (c *Client) Limits(ctx context.Context, namespace string) (api.LimitList, error) {
 	var out api.LimitList
 	if _, err := c.read(ctx, true, &out, func() (*http.Response, error) { return c.wire.GetLimits(ctx, namespace) }); err != nil {
 		return api.LimitList{}, fmt.Errorf("get the limits of namespace %s: %w", namespace, err)
+	}
+	return out, nil
+}
+
+// LimitStorage sets how much storage the volume claims of a namespace may ask for together: a quantity, as "500Gi".
+func (c *Client) LimitStorage(ctx context.Context, namespace, quantity string) (api.LimitList, error) {
+	return c.limitStorage(ctx, namespace, quantity)
+}
+
+// LiftStorageLimit takes the limit of storage of a namespace away.
+func (c *Client) LiftStorageLimit(ctx context.Context, namespace string) (api.LimitList, error) {
+	return c.limitStorage(ctx, namespace, nil)
+}
+
+func (c *Client) limitStorage(ctx context.Context, namespace string, storage any) (api.LimitList, error) {
+	var out api.LimitList
+	if err := c.patch(ctx, map[string]any{"storage": storage}, &out, func(body io.Reader) (*http.Response, error) {
+		return c.wire.SetLimitsWithBody(ctx, namespace, "application/json", body)
+	}); err != nil {
+		return api.LimitList{}, fmt.Errorf("set the limit of storage of namespace %s: %w", namespace, err)
 	}
 	return out, nil
 }

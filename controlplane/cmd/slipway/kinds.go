@@ -18,7 +18,7 @@ func (c *cli) kindsVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kinds [NAME]",
 		Short: "List what can be run, or show one kind with its defaults",
-		Args:  atMost(1),
+		Args:  atMostOne(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			calls, err := c.connect(cmd.Context())
 			if err != nil {

@@ -110,14 +110,14 @@ func newRoot(c *cli, name string) *cobra.Command {
 	completeWords(root, "output", asTable, asJSON, asYAML)
 	root.AddCommand(c.submitVerb(), c.getVerb(), c.listVerb(), c.logsVerb(), c.cancelVerb(), c.waitVerb(), c.versionVerb(),
 		c.retryVerb(), c.editVerb(), c.deleteVerb(), c.holdVerb(), c.unholdVerb(), c.explainVerb(), c.treeVerb(), c.whyVerb(),
-		c.kindsVerb(), c.queuesVerb(), c.lanesVerb(), c.freezesVerb(), c.schedulesVerb(), c.calendarsVerb(), c.auditVerb(),
+		c.kindsVerb(), c.queuesVerb(), c.limitsVerb(), c.lanesVerb(), c.freezesVerb(), c.schedulesVerb(), c.calendarsVerb(), c.auditVerb(),
 		c.namespaceVerb(), c.releaseVerb())
 	return root
 }
 
-// exactly and atMost are cobra's argument checks with our exit code.
+// exactly and atMostOne are cobra's argument checks with our exit code.
 func exactly(n int) cobra.PositionalArgs { return asUsage(cobra.ExactArgs(n)) }
-func atMost(n int) cobra.PositionalArgs  { return asUsage(cobra.MaximumNArgs(n)) }
+func atMostOne() cobra.PositionalArgs    { return asUsage(cobra.MaximumNArgs(1)) }
 
 func asUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

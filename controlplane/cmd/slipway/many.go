@@ -49,7 +49,7 @@ func (s *selecting) flags(c *cli, cmd *cobra.Command, states ...string) {
 
 // oneOrMany checks that a verb names one Task, or which.
 func (s *selecting) oneOrMany(cmd *cobra.Command, args []string) error {
-	if err := atMost(1)(cmd, args); err != nil {
+	if err := atMostOne()(cmd, args); err != nil {
 		return err
 	}
 	chooses := false

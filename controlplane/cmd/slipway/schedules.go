@@ -175,7 +175,7 @@ func (c *cli) schedulePreviewVerb() *cobra.Command {
 		Short: "Show when a schedule will fire, or when one that is not stored would",
 		Example: "  slipway schedules preview nightly --from 2026-03-28T00:00:00Z\n" +
 			"  slipway schedules preview --cron '30 2 * * *' --zone Europe/Berlin",
-		Args: atMost(1),
+		Args: atMostOne(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			after, err := readInstant("from", from)
 			if err != nil {

@@ -93,7 +93,9 @@ func TestTablesAreAsTheGoldenFilesShow(t *testing.T) {
 		"GET /v1/kinds":              kinds,
 		"GET /v1/queues":             `{"items":[{"name":"default","cap":50,"ns_cap":20,"max_queued":10000,"burst":1,"queued":0,"running":0},` + queue + `]}`,
 		"GET /v1/limits/shop":        `{"namespace":"shop","items":[{"queue":"default","cap":50,"ns_cap":20,"max_queued":10000,"queued":4,"running":2}]}`,
-		"GET /v1/audit":              `{"items":[{"at":"2026-11-30T10:00:00Z","actor":"ada","verb":"pause","resource":"queues","name":"volume","peer":"10.1.2.3","request_id":"r-1","before":{"paused":false},"after":{"paused":true}},{"at":"2026-11-30T09:00:00Z","actor":"bob","verb":"cancel","resource":"tasks","name":"t-1","namespace":"shop"}],"next":"abc"}`,
+		"GET /v1/limits/bank": `{"namespace":"bank","items":[{"queue":"volume","cap":50,"ns_cap":20,"max_queued":10000,"queued":4,"running":2}],"storage":{
+"limit":"500Gi","in_use":"420Gi","reserved":"30Gi","open":3,"tasks":[{"task":"t-1","pvc":"data-0","size":"50Gi"},{"task":"t-2","pvc":"data-1","size":"60Gi"}]}}`,
+		"GET /v1/audit": `{"items":[{"at":"2026-11-30T10:00:00Z","actor":"ada","verb":"pause","resource":"queues","name":"volume","peer":"10.1.2.3","request_id":"r-1","before":{"paused":false},"after":{"paused":true}},{"at":"2026-11-30T09:00:00Z","actor":"bob","verb":"cancel","resource":"tasks","name":"t-1","namespace":"shop"}],"next":"abc"}`,
 		"GET /v1/lanes": `{"key":"volume:shop/data","queue":"volume","namespace":"shop","kind":"volume.resize","fence":12,"holder":"t-9","head":"t-1","queued":2,"waiting":{"reason":"lane","note":"t-9 runs"},
 "line":[{"position":1,"task":"t-1","kind":"volume.resize","class":"normal","mode":"strict","held":true},{"position":2,"task":"t-3","kind":"volume.observe","class":"high","mode":"latest","absorbed":4}]}`,
 		"GET /v1/freezes":              `{"items":[{"id":7,"namespace":"shop","actor":"ada","reason":"storage is being moved","expires_at":"` + time.Now().Add(90*time.Minute+30*time.Second).UTC().Format(time.RFC3339) + `"},{"id":8,"queue":"backup","actor":"bob","reason":"full"}]}`,
@@ -102,7 +104,7 @@ func TestTablesAreAsTheGoldenFilesShow(t *testing.T) {
 	}}
 	for name, args := range map[string][]string{
 		"get": {"get", "t-1"}, "list": {"list"}, "explain": {"explain", "t-2"}, "kinds": {"kinds"}, "kind": {"kinds", "volume.resize"},
-		"kind-free": {"kinds", "command.run"}, "queues": {"queues"}, "limits": {"queues", "-n", "shop"}, "lane": {"lanes", "volume:shop/data"},
+		"kind-free": {"kinds", "command.run"}, "queues": {"queues"}, "limits": {"queues", "-n", "shop"}, "storage": {"limits", "bank"}, "no-storage": {"limits", "-n", "shop"}, "lane": {"lanes", "volume:shop/data"},
 		"freezes": {"freezes", "-n", "shop"}, "check": {"lanes", "check"}, "force": {"lanes", "force-release", "volume:shop/data", "--reason", "off"},
 		"dry-run": {"submit", "-n", "shop", "--dry-run", "--", "true"}, "audit": {"audit", "-A"}, "audit-json": {"audit", "-n", "shop", "-o", "json"}, "explain-yaml": {"explain", "t-2", "-o", "yaml"},
 	} {
@@ -129,7 +131,7 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 		"POST /v1/queues/volume/resume": queue, "POST /v1/queues/volume/drain": queue, "PATCH /v1/kinds/volume.resize": `{"name":"volume.resize"}`,
 		"GET /v1/version": `{"version":"1.2.3"}`, "GET /v1/audit": `{"items":[]}`, "GET /v1/freezes": `{"items":[]}`, "POST /v1/freezes": `{"id":7}`, "DELETE /v1/freezes/7": "",
 		"POST /v1/lanes:force-release": `{"task":"t-9"}`, "POST /v1/lanes:check": `{"checked":1,"differences":[{"lane":"volume:shop/a","field":"head"}],"next":"volume:shop/m"}`,
-		"PATCH /v1/tasks/t-1": queuedTask, "DELETE /v1/tasks/t-2": "", "PATCH /v1/queues/volume": queue,
+		"PATCH /v1/tasks/t-1": queuedTask, "DELETE /v1/tasks/t-2": "", "PATCH /v1/queues/volume": queue, "PUT /v1/limits/shop": `{"namespace":"shop","items":[]}`,
 	}}
 	for _, tc := range []struct {
 		args string
@@ -138,6 +140,10 @@ func TestEachVerbAsksForWhatItSays(t *testing.T) {
 	}{
 		{"submit -n shop --dry-run -- true", 0, `POST /v1/tasks?dry_run=true {"kind":"command.run","namespace":"shop","params":{"command":["true"]}}`},
 		{"submit -n shop --dry-run --wait -- true", 2, ""},
+		{"limits shop --storage 500Gi", 0, `PUT /v1/limits/shop {"storage":"500Gi"}`},
+		{"limits -n shop --storage none", 0, `PUT /v1/limits/shop {"storage":null}`},
+		{"limits shop --storage=", 2, ""},
+		{"limits shop bank", 2, ""},
 		{"retry t-2 --key k", 0, "POST /v1/tasks/t-2/retry k"},
 		{"retry t-2 --wait", 0, "POST /v1/tasks/t-2/retry|GET /v1/tasks/t-1"},
 		{"retry t-9", 1, "POST /v1/tasks/t-9/retry"},

@@ -215,7 +215,7 @@ type plane struct {
 }
 
 func (p plane) timetable() timetable {
-	return timetable{store: p.store, kinds: p.kinds, gate: p.gate, counts: p.counts, claims: p.cluster}
+	return timetable{store: p.store, kinds: p.kinds, gate: p.gate, counts: p.counts, cluster: p.cluster}
 }
 
 // edge makes the HTTP server; it is not ready once ctx is done.
@@ -225,7 +225,7 @@ func (p plane) edge(ctx context.Context, d *dispatch.Dispatcher) (*http.Server, 
 	return httpapi.New(httpapi.Config{ //nolint:contextcheck // each handler takes the context of its request
 		Gate:      p.gate,
 		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e,
-		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Freezer: standing{p.store}, Lanes: standing{p.store}, Audit: e,
+		Queues: standing{p.store}, Switches: standing{p.store}, Standing: standing{p.store}, Storage: standing{p.store}, Freezer: standing{p.store}, Lanes: standing{p.store}, Audit: e,
 		Schedules: times, Calendars: times, Timer: times,
 		Logs:       journal{logs.New(podLogs{p.cluster}, e)},
 		Runners:    runners{p.store, p.tell},

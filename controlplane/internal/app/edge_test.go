@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +32,7 @@ type city struct {
 	asked  sync.Map // audience of each review
 	denied sync.Map // users without any right
 	claims sync.Map // `NAMESPACE SELECTOR` → names
+	use    sync.Map // namespace → map[string]int64, or an error
 }
 
 func (c *city) ReviewToken(_ context.Context, token, audience string) (kube.Identity, bool, error) {
@@ -80,10 +82,10 @@ func townOver(t *testing.T, s *store.Store, known *kinds.Registry) *town {
 	c := &city{}
 	asked, e := gatekeeper{c}, edge{store: s, counts: newCounts()}
 	gate := auth.New(auth.Config{Reviewer: asked, Accessor: asked, Keep: time.Millisecond})
-	times := timetable{store: s, kinds: known, gate: gate, counts: e.counts, claims: c}
+	times := timetable{store: s, kinds: known, gate: gate, counts: e.counts, cluster: c}
 	server, err := httpapi.New(httpapi.Config{
 		Gate: gate, Schedules: times, Calendars: times, Timer: times,
-		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Freezer: standing{s}, Lanes: standing{s}, Runners: runners{s, silence{}}, Pods: pods{c}, Cluster: c, Audit: e,
+		Submitter: e, Finder: e, Picker: e, History: e, Canceler: e, Holder: e, Editor: e, Queues: standing{s}, Switches: standing{s}, Standing: standing{s}, Storage: standing{s}, Freezer: standing{s}, Lanes: standing{s}, Runners: runners{s, silence{}}, Pods: pods{c}, Cluster: c, Audit: e,
 		Logs: journal{logs.New(noPods{}, e)}, Kinds: known, SessionKey: s.SessionKey(), Log: quiet,
 	})
 	if err != nil {
@@ -118,6 +120,17 @@ func (c *city) Claims(_ context.Context, namespace, selector string) ([]string, 
 	found, _ := c.claims.Load(namespace + " " + selector)
 	names, _ := found.([]string)
 	return names, nil
+}
+
+// StorageUse gives what the test has set.
+func (c *city) StorageUse(_ context.Context, namespace string) (map[string]int64, error) {
+	switch found, _ := c.use.Load(namespace); found := found.(type) {
+	case map[string]int64:
+		return found, nil
+	case error:
+		return nil, found
+	}
+	return nil, errors.New("nobody was to ask for the claims of " + namespace)
 }
 
 // Against finds nothing.

@@ -55,7 +55,7 @@ func itemsOf(items []httpapi.Item) []store.Item {
 		out[i] = store.Item{
 			Task: item.Task, OnConflict: item.OnConflict, Supersedes: item.Supersedes, Key: item.Key, Hash: item.Hash,
 			After: item.After, RunIf: store.RunIf(item.RunIf), RunAt: item.RunAt, Delay: item.Delay, Once: item.Once,
-			Children: itemsOf(item.Children),
+			Children: itemsOf(item.Children), Growth: item.Growth, Storage: item.Storage,
 		}
 	}
 	return out

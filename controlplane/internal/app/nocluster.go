@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/auth"
+	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/pkg/task"
 )
@@ -64,6 +65,11 @@ func (noCluster) Against(context.Context, task.Task) (map[string]string, error) 
 
 // Claims finds none.
 func (noCluster) Claims(context.Context, string, string) ([]string, error) { return nil, nil }
+
+// StorageUse says that there is none.
+func (noCluster) StorageUse(context.Context, string) (map[string]int64, error) {
+	return nil, httpapi.ErrNoCluster
+}
 
 // Serves nothing.
 func (noCluster) Serves(context.Context, string) (bool, error) { return false, nil }

@@ -16,11 +16,14 @@ import (
 
 // timetable is the store as firing and the routes of schedules want it.
 type timetable struct {
-	store  *store.Store
-	kinds  *kinds.Registry
-	gate   *auth.Gate
-	counts *counts
-	claims httpapi.Claims
+	store   *store.Store
+	kinds   *kinds.Registry
+	gate    *auth.Gate
+	counts  *counts
+	cluster interface {
+		httpapi.Claims
+		StorageUse(ctx context.Context, namespace string) (map[string]int64, error)
+	}
 }
 
 // Due lists schedules that are due.
@@ -47,7 +50,7 @@ func (t timetable) Fire(ctx context.Context, limit int, verdicts firing.Verdicts
 			unasked++
 			return store.SchedulePlan{Skip: true}
 		}
-		return t.plan(s, firing.Decide(s, around(in), in.Now, verdict.Refusal), verdict.Found)
+		return t.plan(s, firing.Decide(s, around(in), in.Now, verdict.Refusal), verdict)
 	})
 	for _, f := range done.Fires {
 		t.counts.fires.WithLabelValues(f.Outcome).Inc()
@@ -69,18 +72,19 @@ func around(in store.ScheduleInput) firing.Around {
 	return out
 }
 
-// plan adds to a decision the Tasks that are to be stored, by the kinds of now; found is what the template selects.
-func (t timetable) plan(s firing.Schedule, d firing.Decision, found []string) store.SchedulePlan {
+// plan adds to a decision the Tasks that are to be stored, by the kinds of now and what was found out before.
+func (t timetable) plan(s firing.Schedule, d firing.Decision, v firing.Verdict) store.SchedulePlan {
 	out := store.SchedulePlan{Considered: d.Considered, Next: d.Next, Broken: d.Broken, Waits: d.Waits}
 	for _, f := range d.Fires {
 		fire := store.ScheduleFire{At: f.At, Nominal: f.Nominal, Outcome: f.Outcome, Why: f.Why, Wait: f.Wait}
 		if f.Submit {
-			item, err := httpapi.BuildTemplate(t.kinds, s.Namespace, s.Template, found)
+			item, err := httpapi.BuildTemplate(t.kinds, s.Namespace, s.Template, v.Found)
 			if err != nil {
 				fire.Outcome, fire.Why = firing.Refused, "its template: "+err.Error()
 			} else {
-				made := itemsOf([]httpapi.Item{item})[0]
-				fire.Item = &made
+				items := []httpapi.Item{item}
+				httpapi.WithStorage(items, v.Storage)
+				fire.Item = &itemsOf(items)[0]
 			}
 		}
 		out.Fires = append(out.Fires, fire)
@@ -111,12 +115,22 @@ func (t timetable) Ask(ctx context.Context, s firing.Schedule) (firing.Verdict, 
 	if err != nil || why != "" {
 		return firing.Verdict{Refusal: why}, err
 	}
-	found, err := httpapi.Selected(ctx, t.claims, t.kinds, s.Namespace, s.Template)
+	v, err := t.found(ctx, s)
 	var invalid *kinds.InvalidError
 	if errors.As(err, &invalid) {
 		return firing.Verdict{Refusal: "its template: " + invalid.Error()}, nil
 	}
-	return firing.Verdict{Found: found}, err
+	return v, err
+}
+
+// found finds out what a template is about in the cluster. A refusal is a *kinds.InvalidError.
+func (t timetable) found(ctx context.Context, s firing.Schedule) (v firing.Verdict, err error) {
+	if v.Found, err = httpapi.Selected(ctx, t.cluster, t.kinds, s.Namespace, s.Template); err != nil {
+		return v, err
+	}
+	room := httpapi.Room{Storage: standing{t.store}, Cluster: t.cluster}
+	v.Storage, err = room.Template(ctx, t.kinds, s.Namespace, s.Template, v.Found)
+	return v, err
 }
 
 func (t timetable) refused(ctx context.Context, s firing.Schedule) (string, error) {
@@ -141,7 +155,7 @@ func (t timetable) refused(ctx context.Context, s firing.Schedule) (string, erro
 
 // planNew finds the next instant of what was just written.
 func planNew(in store.ScheduleInput) store.SchedulePlan {
-	return timetable{}.plan(given(in), withoutTasks(firing.Decide(given(in), around(in), in.Now, "")), nil)
+	return timetable{}.plan(given(in), withoutTasks(firing.Decide(given(in), around(in), in.Now, "")), firing.Verdict{})
 }
 
 func withoutTasks(d firing.Decision) firing.Decision {
@@ -237,28 +251,28 @@ func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([
 	return out, scheduleError(err)
 }
 
-// selection is what a schedule selected when it was looked at.
+// selection is what was found out about a schedule when it was looked at.
 type selection struct {
 	revision int64
-	found    []string
+	verdict  firing.Verdict
 }
 
 // of is the same for the schedule as it is now: nothing, where it was changed meanwhile.
-func (x selection) of(s firing.Schedule) []string {
+func (x selection) of(s firing.Schedule) firing.Verdict {
 	if s.Revision != x.revision {
-		return nil
+		return firing.Verdict{}
 	}
-	return x.found
+	return x.verdict
 }
 
-// selects looks up what a schedule selects, before its run by hand.
+// selects looks up what a schedule is about, before its run by hand.
 func (t timetable) selects(ctx context.Context, id string) (selection, error) {
 	s, err := t.store.Schedule(ctx, id)
 	if err != nil {
 		return selection{}, known(err)
 	}
-	found, err := httpapi.Selected(ctx, t.claims, t.kinds, s.Namespace, s.Template)
-	return selection{revision: s.Revision, found: found}, err
+	v, err := t.found(ctx, firing.Schedule(s))
+	return selection{revision: s.Revision, verdict: v}, err
 }
 
 // Calendars lists calendars.

@@ -108,6 +108,31 @@ func (s standing) Thaw(ctx context.Context, id int64, by string) error {
 	return known(s.store.Thaw(from(ctx), id, by))
 }
 
+// StorageLimits reads limits of storage.
+func (s standing) StorageLimits(ctx context.Context, namespaces []string) (map[string]httpapi.StorageBound, error) {
+	all, err := s.store.StorageLimits(ctx, namespaces)
+	out := make(map[string]httpapi.StorageBound, len(all))
+	for namespace, l := range all {
+		out[namespace] = httpapi.StorageBound(l)
+	}
+	return out, known(err)
+}
+
+// Reservations lists what the open Tasks of a namespace have reserved.
+func (s standing) Reservations(ctx context.Context, namespace string) ([]httpapi.ReservationView, error) {
+	all, err := s.store.Reservations(ctx, namespace)
+	out := make([]httpapi.ReservationView, len(all))
+	for i, r := range all {
+		out[i] = httpapi.ReservationView(r)
+	}
+	return out, known(err)
+}
+
+// SetStorageLimit sets the limit of storage of a namespace.
+func (s standing) SetStorageLimit(ctx context.Context, namespace string, bytes *int64, by string) error {
+	return known(s.store.SetStorageLimit(from(ctx), namespace, bytes, by))
+}
+
 // Limits reads the limits of a namespace.
 func (s standing) Limits(ctx context.Context, namespace string) ([]httpapi.LimitView, error) {
 	all, err := s.store.Limits(ctx, namespace)

@@ -38,6 +38,8 @@ type Rights interface {
 type Verdict struct {
 	Refusal string   // why it may not, in words; empty: it may
 	Found   []string // what its template selects in the cluster
+	// Storage is what the claims of namespaces had, where its template wants storage and there is a limit.
+	Storage map[string]task.StorageUse
 }
 
 // Pass is what one pass has done.

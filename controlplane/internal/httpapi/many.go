@@ -267,9 +267,15 @@ func (w *retrying) submit(ctx context.Context, p picked) ([]api.ManyItem, error)
 			return nil, err
 		}
 		out = append(out, refused...)
+		closed, err := w.room().Measure(ctx, b.Items)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b.withoutUnmeasured(closed)...)
 		for len(b.Items) > 0 && full == nil {
 			done, err := w.submitter.Submit(ctx, b.Submission)
 			var busy *ConflictError
+			var ruled *RefusedError
 			switch {
 			case err == nil:
 				for i, d := range done {
@@ -278,6 +284,8 @@ func (w *retrying) submit(ctx context.Context, p picked) ([]api.ManyItem, error)
 				b.Items = nil
 			case errors.As(err, &busy) && len(busy.Conflicts) > 0:
 				out = append(out, b.without(busy)...)
+			case errors.As(err, &ruled) && len(ruled.Items) > 0:
+				out = append(out, b.withoutRuled(ruled)...)
 			case !errors.As(err, &full):
 				return nil, fmt.Errorf("store tasks: %w", err)
 			}
@@ -291,20 +299,45 @@ func (w *retrying) submit(ctx context.Context, p picked) ([]api.ManyItem, error)
 
 // without takes the Tasks out whose lane is in use, and says so of each.
 func (b *built) without(busy *ConflictError) (refused []api.ManyItem) {
-	in := map[int]Conflict{}
+	why := map[int]string{}
 	for _, c := range busy.Conflicts {
-		in[max(c.Item, 0)] = c
-	}
-	var left []Item
-	for i, item := range b.Items {
-		c, refusedNow := in[i]
-		if !refusedNow {
-			left = append(left, item)
-			continue
-		}
 		reason := conflictTexts[c.Reason]
 		if c.Task != "" {
 			reason += ": task " + c.Task
+		}
+		why[max(c.Item, 0)] = reason
+	}
+	return b.takeOut(why)
+}
+
+// withoutRuled takes the Tasks out that a rule of the store refuses, and says so of each.
+func (b *built) withoutRuled(ruled *RefusedError) []api.ManyItem {
+	why := map[int]string{}
+	for _, e := range ruled.Items {
+		why[max(e.Item, 0)] = e.Pointer + ": " + e.Reason
+	}
+	return b.takeOut(why)
+}
+
+// withoutUnmeasured takes the Tasks out whose namespaces have a limit that they cannot be held against.
+func (b *built) withoutUnmeasured(closed Unmeasured) []api.ManyItem {
+	why := map[int]string{}
+	for i, item := range b.Items {
+		if reason := closed[item.Task.Namespace]; reason != "" && item.Growth != nil {
+			why[i] = sizePointer + ": " + reason
+		}
+	}
+	return b.takeOut(why)
+}
+
+// takeOut takes items out by their number, each with the reason.
+func (b *built) takeOut(why map[int]string) (refused []api.ManyItem) {
+	var left []Item
+	for i, item := range b.Items {
+		reason, out := why[i]
+		if !out {
+			left = append(left, item)
+			continue
 		}
 		refused = append(refused, api.ManyItem{ID: item.Task.RetryOf, Result: api.ManyRefused, Reason: reason})
 	}

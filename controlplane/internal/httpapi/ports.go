@@ -91,6 +91,15 @@ type (
 		Limits(ctx context.Context, namespace string) ([]LimitView, error)
 	}
 
+	// Storage keeps the limits of storage, by namespace, and what open Tasks have reserved of them.
+	Storage interface {
+		// StorageLimits reads those that there are.
+		StorageLimits(ctx context.Context, namespaces []string) (map[string]StorageBound, error)
+		Reservations(ctx context.Context, namespace string) ([]ReservationView, error)
+		// SetStorageLimit sets one; nil takes it away.
+		SetStorageLimit(ctx context.Context, namespace string, bytes *int64, by string) error
+	}
+
 	// Freezer lets nothing begin in some place for a while. task.ErrNotFound says that no such freeze is in force.
 	Freezer interface {
 		Freezes(ctx context.Context) ([]FreezeView, error)
@@ -154,6 +163,9 @@ type Item struct {
 	Children   []Item
 	// Free says that the caller names the program that runs, which takes the right to create Jobs.
 	Free bool
+	// Growth is what it wants of the storage of its namespace; Storage is what the claims there had, where there is a limit.
+	Growth  *task.Growth
+	Storage *task.StorageUse
 }
 
 // PickRule says which Tasks a change of many can be about.
@@ -263,6 +275,18 @@ type LimitView struct {
 	Queue                        string
 	Cap, NamespaceCap, MaxQueued int
 	Queued, Running              int
+}
+
+// StorageBound is how many bytes the claims of a namespace may ask for together.
+type StorageBound struct {
+	Bytes int64
+	At    time.Time // when it was read, by the database
+}
+
+// ReservationView is what an open Task has reserved of a limit of storage.
+type ReservationView struct {
+	Task, Claim string
+	Bytes       int64
 }
 
 // Accepted is what became of an Item.

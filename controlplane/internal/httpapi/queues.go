@@ -151,16 +151,24 @@ func (s *server) GetLimits(ctx context.Context, r GetLimitsRequestObject) (GetLi
 	if err := s.visible(ctx, known.identity, "limits", "", r.Namespace); err != nil {
 		return nil, err
 	}
-	all, err := s.standing.Limits(ctx, r.Namespace)
+	out, err := s.limits(ctx, r.Namespace)
+	return GetLimits200JSONResponse(out), err
+}
+
+func (s *server) limits(ctx context.Context, namespace string) (api.LimitList, error) {
+	all, err := s.standing.Limits(ctx, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("read limits: %w", err)
+		return api.LimitList{}, fmt.Errorf("read limits: %w", err)
 	}
-	out := api.LimitList{Namespace: r.Namespace, Items: make([]api.QueueLimit, len(all))}
+	out := api.LimitList{Namespace: namespace, Items: make([]api.QueueLimit, len(all))}
 	for i, l := range all {
 		out.Items[i] = api.QueueLimit{
 			Queue: l.Queue, Cap: int32(l.Cap), NsCap: int32(l.NamespaceCap), MaxQueued: int32(l.MaxQueued),
 			Queued: int32(l.Queued), Running: int32(l.Running),
 		}
 	}
-	return GetLimits200JSONResponse(out), nil
+	if out.Storage, err = s.storageLimit(ctx, namespace); err != nil {
+		return api.LimitList{}, fmt.Errorf("read the limit of storage: %w", err)
+	}
+	return out, nil
 }

@@ -162,5 +162,5 @@ func (s *server) again(caller auth.Identity, old task.Task) (Item, error) {
 	free := made.Free || old.Spec.Image != usual.Image || old.Spec.ServiceAccount != usual.ServiceAccount ||
 		!reflect.DeepEqual(old.Spec.Pod, usual.Pod)
 	made.Task.Spec = old.Spec
-	return Item{Task: made.Task, OnConflict: made.OnConflict, Supersedes: made.Supersedes, Free: free}, nil
+	return Item{Task: made.Task, OnConflict: made.OnConflict, Supersedes: made.Supersedes, Free: free, Growth: made.Growth}, nil
 }

@@ -68,6 +68,12 @@ type backend struct {
 	pins   map[string][]Picked
 	refuse []error // of the Submits to come
 
+	storage  map[string]int64 // limits
+	use      map[string]int64
+	useErr   error
+	measured []string
+	reserved []ReservationView
+
 	cancelErr error
 	editErr   error
 	queue     QueueView
@@ -273,6 +279,34 @@ func (b *backend) Limits(context.Context, string) ([]LimitView, error) {
 	return []LimitView{{Queue: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Queued: 2, Running: 1}}, b.fail
 }
 
+func (b *backend) StorageLimits(_ context.Context, namespaces []string) (map[string]StorageBound, error) {
+	out := map[string]StorageBound{}
+	for _, namespace := range namespaces {
+		if bytes, limited := b.storage[namespace]; limited {
+			out[namespace] = StorageBound{Bytes: bytes, At: time.Unix(1, 0)}
+		}
+	}
+	return out, b.fail
+}
+
+func (b *backend) Reservations(context.Context, string) ([]ReservationView, error) {
+	return b.reserved, b.fail
+}
+
+func (b *backend) SetStorageLimit(ctx context.Context, namespace string, bytes *int64, by string) error {
+	if delete(b.storage, namespace); bytes != nil {
+		b.storage[namespace] = *bytes
+	}
+	return b.edit(ctx, "limit "+namespace+" by "+by)
+}
+
+func (b *backend) StorageUse(_ context.Context, namespace string) (map[string]int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.measured = append(b.measured, namespace)
+	return b.use, b.useErr
+}
+
 func (b *backend) CheckLanes(_ context.Context, after string, limit int) (CheckView, error) {
 	b.checked = append(b.checked, fmt.Sprint(after, " ", limit))
 	return CheckView{Checked: 2, Next: "volume:shop/b", Differences: []DifferenceView{
@@ -380,9 +414,9 @@ func newRig(t testing.TB) *rig {
 		attempts: []task.Attempt{{ID: 7, Number: 1, State: task.Started, ClaimedAt: time.Unix(1, 0)}},
 		queue:    QueueView{Name: "default", Cap: 5, NamespaceCap: 4, MaxQueued: 3, Rate: 2, Burst: 6},
 		freezes:  []FreezeView{{ID: 7, Namespace: "shop", Actor: "ada", Reason: "moving"}, {ID: 6, Namespace: "bank"}, {ID: 5, Queue: "default"}},
-		switched: map[string]Switched{},
-		pins:     map[string][]Picked{},
-		log:      io.NopCloser(strings.NewReader("hello\n")),
+		switched: map[string]Switched{}, storage: map[string]int64{},
+		pins: map[string][]Picked{},
+		log:  io.NopCloser(strings.NewReader("hello\n")),
 	}}
 	r.paced(Pace{})
 	return r
@@ -393,7 +427,7 @@ func (r *rig) paced(p Pace) {
 	r.Helper()
 	b := r.backend
 	server, err := New(Config{
-		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Freezer: b, Lanes: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
+		Gate: b, Submitter: b, Finder: b, Picker: b, History: b, Canceler: b, Holder: b, Editor: b, Queues: b, Switches: b, Standing: b, Storage: b, Freezer: b, Lanes: b, Audit: b, Logs: b, Runners: b, Pods: b, Cluster: b, Kinds: r.kinds,
 		Schedules: r.times, Calendars: r.times, Timer: r.times,
 		SessionKey: []byte(secretKey), Ready: func(context.Context) (string, error) { return r.degraded, r.ready },
 		Pace:    p,

@@ -69,6 +69,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/freezes", user, smallBody, false},
 	{http.MethodDelete, "/v1/freezes/{id}", user, noBody, false},
 	{http.MethodGet, "/v1/limits/{namespace}", user, noBody, false},
+	{http.MethodPut, "/v1/limits/{namespace}", user, smallBody, false},
 	{http.MethodGet, "/v1/audit", user, noBody, false},
 
 	{http.MethodPost, "/v1/schedules", user, submitBody, false},

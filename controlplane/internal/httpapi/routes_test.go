@@ -53,6 +53,7 @@ var everyRoute = []struct {
 	{request{method: "POST", path: "/v1/freezes", body: `{"namespace":"shop","reason":"moving","seconds":60}`}, "user", 201, 403, 403, 403},
 	{request{method: "DELETE", path: "/v1/freezes/7"}, "user", 204, 404, 403, 403},
 	{request{method: "GET", path: "/v1/limits/shop"}, "user", 200, 404, 200, 200},
+	{request{method: "PUT", path: "/v1/limits/shop", body: `{"storage":"500Gi"}`}, "user", 200, 404, 403, 403},
 	{request{method: "GET", path: "/v1/audit"}, "user", 200, 403, 403, 403},
 	{request{method: "POST", path: "/v1/schedules", body: goodSchedule}, "user", 201, 403, 403, 403},
 	{request{method: "GET", path: "/v1/schedules?namespace=shop"}, "user", 200, 403, 200, 200},

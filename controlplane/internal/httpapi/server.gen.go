@@ -61,6 +61,9 @@ type ServerInterface interface {
 	// GetLimits Read what a namespace may use, and what it uses
 	// (GET /v1/limits/{namespace})
 	GetLimits(c *gin.Context, namespace Namespace)
+	// SetLimits Set the limit of storage of a namespace
+	// (PUT /v1/limits/{namespace})
+	SetLimits(c *gin.Context, namespace Namespace)
 	// GetOpenAPI This document
 	// (GET /v1/openapi.yaml)
 	GetOpenAPI(c *gin.Context)
@@ -636,6 +639,31 @@ func (siw *ServerInterfaceWrapper) GetLimits(c *gin.Context) {
 	}
 
 	siw.Handler.GetLimits(c, namespace)
+}
+
+// SetLimits operation middleware
+func (siw *ServerInterfaceWrapper) SetLimits(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "namespace" -------------
+	var namespace Namespace
+
+	err = runtime.BindStyledParameterWithOptions("simple", "namespace", c.Param("namespace"), &namespace, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter namespace: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.SetLimits(c, namespace)
 }
 
 // GetOpenAPI operation middleware
@@ -2046,6 +2074,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.PUT(options.BaseURL+"/v1/calendars/:calendar", wrapper.SetCalendar)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit)
 	router.GET(options.BaseURL+"/v1/limits/:namespace", wrapper.GetLimits)
+	router.PUT(options.BaseURL+"/v1/limits/:namespace", wrapper.SetLimits)
 	router.GET(options.BaseURL+"/v1/version", wrapper.GetVersion)
 	router.GET(options.BaseURL+"/v1/openapi.yaml", wrapper.GetOpenAPI)
 	router.POST(options.BaseURL+"/v1/runner/start", wrapper.StartAttempt)
@@ -2598,6 +2627,46 @@ type GetLimitsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetLimitsdefaultApplicationProblemPlusJSONResponse) VisitGetLimitsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetLimitsRequestObject struct {
+	Namespace Namespace `json:"namespace"`
+	Body      *SetLimitsJSONRequestBody
+}
+
+type SetLimitsResponseObject interface {
+	VisitSetLimitsResponse(w http.ResponseWriter) error
+}
+
+type SetLimits200JSONResponse LimitList
+
+func (response SetLimits200JSONResponse) VisitSetLimitsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetLimitsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response SetLimitsdefaultApplicationProblemPlusJSONResponse) VisitSetLimitsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4354,6 +4423,9 @@ type StrictServerInterface interface {
 	// GetLimits Read what a namespace may use, and what it uses
 	// (GET /v1/limits/{namespace})
 	GetLimits(ctx context.Context, request GetLimitsRequestObject) (GetLimitsResponseObject, error)
+	// SetLimits Set the limit of storage of a namespace
+	// (PUT /v1/limits/{namespace})
+	SetLimits(ctx context.Context, request SetLimitsRequestObject) (SetLimitsResponseObject, error)
 	// GetOpenAPI This document
 	// (GET /v1/openapi.yaml)
 	GetOpenAPI(ctx context.Context, request GetOpenAPIRequestObject) (GetOpenAPIResponseObject, error)
@@ -4975,6 +5047,50 @@ func (sh *strictHandler) GetLimits(ctx *gin.Context, namespace Namespace) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetLimitsResponseObject); ok {
 		if err := validResponse.VisitGetLimitsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetLimits operation middleware
+func (sh *strictHandler) SetLimits(ctx *gin.Context, namespace Namespace) {
+	var request SetLimitsRequestObject
+
+	request.Namespace = namespace
+
+	var body SetLimitsJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetLimits(ctx, request.(SetLimitsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetLimits")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(SetLimitsResponseObject); ok {
+		if err := validResponse.VisitSetLimitsResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

@@ -28,6 +28,7 @@ type Config struct {
 	Queues    Queues
 	Switches  Switches
 	Standing  Standing
+	Storage   Storage
 	Freezer   Freezer
 	Lanes     Lanes
 	Audit     Audit
@@ -72,6 +73,7 @@ type server struct {
 	queues    Queues
 	switches  Switches
 	standing  Standing
+	storage   Storage
 	freezer   Freezer
 	lanes     Lanes
 	audit     Audit
@@ -118,6 +120,7 @@ func New(c Config) (*http.Server, error) {
 	s := &server{
 		gate: c.Gate, submitter: c.Submitter, finder: c.Finder, picker: c.Picker, history: c.History, canceler: c.Canceler,
 		holder: c.Holder, editor: c.Editor, queues: c.Queues, switches: c.Switches, standing: c.Standing, freezer: c.Freezer, lanes: c.Lanes, audit: c.Audit,
+		storage:   c.Storage,
 		schedules: c.Schedules, calendars: c.Calendars, timer: c.Timer,
 		logs: c.Logs, runners: c.Runners, pods: c.Pods, cluster: c.Cluster, kinds: c.Kinds, sessionKey: c.SessionKey, heartbeat: c.Heartbeat,
 		ready: c.Ready, metrics: c.Metrics, docs: c.Docs, observe: c.Observe, version: c.Version, log: c.Log, pacer: newPacer(c.Pace),

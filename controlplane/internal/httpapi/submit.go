@@ -226,7 +226,11 @@ func (s *server) accept(ctx context.Context, in intake, sub built, invalid error
 			invalid = s.against(ctx, in, sub.Items)
 		}
 	}
+	var away error // what stands against it cannot be read now
 	if invalid == nil {
+		invalid, away = s.measure(ctx, in, sub.Items)
+	}
+	if invalid == nil && away == nil {
 		done, err := s.submitter.Submit(ctx, sub.Submission)
 		if err != nil {
 			return nil, fmt.Errorf("store tasks: %w", in.locate(err))
@@ -241,6 +245,9 @@ func (s *server) accept(ctx context.Context, in intake, sub built, invalid error
 		if ok {
 			return done, nil
 		}
+	}
+	if away != nil {
+		return nil, away
 	}
 	return nil, invalid
 }

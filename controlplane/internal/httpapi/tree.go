@@ -170,6 +170,7 @@ func (w *building) lay(k kinds.Kind, req kinds.Request, at string) Item {
 	made.Task.CreatedBy = w.caller
 	return Item{
 		Task: made.Task, OnConflict: made.OnConflict, Supersedes: made.Supersedes, RunAt: made.RunAt, Delay: made.Delay, Free: made.Free,
+		Growth: made.Growth,
 	}
 }
 

@@ -103,6 +103,8 @@ func TestADryRunOfABatchAsksOnceForEachPodAndForTwentyAtMost(t *testing.T) {
 // slow answers when its context is over.
 type slow struct{}
 
+func (slow) StorageUse(context.Context, string) (map[string]int64, error) { return nil, nil }
+
 func (slow) Claims(context.Context, string, string) ([]string, error) { return nil, nil }
 
 func (slow) Against(context.Context, task.Task) (map[string]string, error) { return nil, nil }

@@ -21,7 +21,7 @@
 //	""                     pods                   create (dry run only) get list watch patch delete
 //	""                     pods/log               get
 //	""                     resourcequotas         list
-//	""                     persistentvolumeclaims get list (for the uid in an Event, before a Task about one is taken, and to find what a selector matches)
+//	""                     persistentvolumeclaims get list (for the uid in an Event, before a Task about one is taken, to find what a selector matches, and to hold limits of storage)
 //	events.k8s.io          events                 create
 //
 // In the cluster:

@@ -45,7 +45,8 @@ type submit struct {
 	batch Batch
 	all   []*entry
 
-	now      time.Time // the database's, where a run_at was given
+	now      time.Time             // the database's, where a run_at was given
+	limits   map[string]storageRow // of storage, by namespace, locked
 	repeated map[int]answer
 	needed   map[string]newLane // lanes of the stored Tasks that entries wait for
 	lanes    map[string]*laneRow
@@ -94,7 +95,7 @@ type insertedRow struct {
 func (w *submit) reset() {
 	w.repeated, w.lanes, w.standing, w.rows = map[int]answer{}, map[string]*laneRow{}, map[string]*standingRow{}, map[int]insertedRow{}
 	w.needed = map[string]newLane{}
-	w.show, w.effects, w.now = nil, effects{}, time.Time{}
+	w.show, w.effects, w.now, w.limits = nil, effects{}, time.Time{}, nil
 	for _, e := range w.all {
 		e.outside, e.needs, e.settle, e.retryOf, e.root = "", nil, false, nil, nil
 		e.front, e.absorbed, e.into, e.tail, e.tailID = nil, 0, nil, nil, ""
@@ -104,7 +105,8 @@ func (w *submit) reset() {
 // run is the transaction, in the order of the locks.
 func (w *submit) run(tx *gorm.DB) error {
 	for _, step := range []func(*gorm.DB) error{
-		w.remember, w.once, w.findNeeds, w.admit, w.epochs, w.gates, w.lock, w.checkNeeds, w.read, w.place, w.replace, w.insert, w.absorb, w.audit, w.reanswer,
+		w.remember, w.once, w.limit, w.findNeeds, w.admit, w.epochs, w.gates, w.lock, w.checkNeeds, w.read, w.place, w.replace, w.fit, w.insert, w.absorb, w.reserve,
+		w.audit, w.reanswer,
 	} {
 		if err := step(tx); err != nil {
 			return err

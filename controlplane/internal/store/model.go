@@ -34,6 +34,11 @@ type Item struct {
 	Schedule   string        // id of the schedule that fired it, with FireAt
 	FireAt     time.Time
 	By         string // who the Task says made it; empty: the caller
+
+	// Growth is what the Task wants of the storage of its namespace; nil: nothing. Storage is what the claims there had; nil:
+	// they were not read, because the namespace has no limit.
+	Growth  *task.Growth
+	Storage *task.StorageUse
 }
 
 // RunIf says which ends of the Tasks in After let a Task run.

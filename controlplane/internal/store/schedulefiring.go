@@ -160,10 +160,28 @@ func (f *firing) apply() error {
 			due = append(due, fire)
 		}
 	}
+	if err := f.lockLimits(due); err != nil {
+		return err
+	}
 	if err := f.submit(due); err != nil {
 		return err
 	}
 	return f.write()
+}
+
+// lockLimits locks the limits of storage of all fires at once: one by one they would come after lanes.
+func (f *firing) lockLimits(due []*ScheduleFire) error {
+	b := Batch{}
+	for _, fire := range due {
+		b.Items = append(b.Items, *fire.Item)
+	}
+	all, _ := flatten(b)
+	namespaces := growing(all)
+	if len(namespaces) == 0 {
+		return nil
+	}
+	_, err := lockLimits(f.tx, namespaces)
+	return err
 }
 
 // submit stores the Tasks: all at once, or where one of them is refused each by itself, in the order of their lanes.
@@ -194,7 +212,7 @@ func (f *firing) submit(due []*ScheduleFire) error {
 		fire.Outcome, fire.Why, fire.Item = "", "", nil // fired before: what was noted then stays
 		return nil
 	}
-	fire.Outcome, fire.Why, fire.Item = FireRefused, clean(refused.Error(), maxNote), nil
+	fire.Outcome, fire.Why, fire.Item = FireRefused, clean(strings.ReplaceAll(refused.Error(), "/items/0/", "/"), maxNote), nil
 	return nil
 }
 

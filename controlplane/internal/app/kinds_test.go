@@ -45,7 +45,7 @@ func TestUsersKindsStandBesideTheBuiltIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(all.Names(), " "); got != "command.run container.run group report.build slipway.check slipway.retention volume.modify volume.resize volume.snapshot volume.snapshot.cleanup volume.snapshot.delete" {
+	if got := strings.Join(all.Names(), " "); got != "command.run container.run group report.build slipway.check slipway.retention volume.modify volume.resize volume.snapshot volume.snapshot.cleanup volume.snapshot.delete volume.snapshot.each" {
 		t.Errorf("kinds %s", got)
 	}
 }

@@ -1,6 +1,9 @@
 package task
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Judge says how the Attempt a of a Task with that Spec ended. It is total; the first rule that matches wins. The Job's word and a bare
 // exit code come last: an evicted pod that exits 0 on SIGTERM makes its Job Complete.
@@ -12,7 +15,35 @@ func Judge(spec Spec, a Attempt, s Seen) Verdict {
 	v := blame(judge(spec, a, s, p), p)
 	v.Started, v.Heard, v.Stop = a.started() && !kept(spec, a, s), a.Report != nil, a.Stop
 	v.Spends = spends(v)
+	v.Silent = v.Started && silent(spec, a, p, v)
 	return v
+}
+
+// silent reports whether a handler was cut off: its runner said nothing of its end, neither in time nor late nor in the
+// pod's last message. Where no runner is inside, an end by itself is the only word that there can be.
+func silent(spec Spec, a Attempt, p *SeenPod, v Verdict) bool {
+	if v.Outcome == OutcomeSucceeded || a.Report != nil {
+		return false
+	}
+	if p != nil {
+		if _, spoke := byMessage(a, *p); spoke {
+			return false
+		}
+	}
+	cut := v.Outcome == OutcomeLost || v.Reason == ReasonSignal || v.Reason == ReasonOOMKilled
+	return cut || spec.Pod.Wrap.Runner()
+}
+
+// GoesOn says for people what a Task leaves behind that is not tried again after an Attempt whose handler was cut off.
+func GoesOn(attempt int, outcome Outcome, reason Reason) string {
+	how := "ended without a word"
+	if outcome == OutcomeLost {
+		how = "was lost"
+	}
+	if reason != ReasonNone {
+		how += " (" + string(reason) + ")"
+	}
+	return fmt.Sprintf("attempt %d %s, and what it had begun may go on", attempt, how)
 }
 
 // kept reports whether what stands behind a gate was kept from starting: the start was won, the image never ran.

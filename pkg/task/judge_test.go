@@ -348,3 +348,48 @@ func TestInfrastructureTroubleNeverSpendsTheUsersBudget(t *testing.T) {
 		}
 	})
 }
+
+func TestAHandlerThatWasCutOffWithoutAWordIsKnownAsSilent(t *testing.T) {
+	said := Termination{Attempt: 7, Fence: 41, Outcome: OutcomeFailed, Reason: ReasonExitCode, Text: "taken back"}.String()
+	begun := Termination{Attempt: 7, Fence: 41, Outcome: "started"}.String()
+	var unwrapped Spec
+	unwrapped.Pod.Wrap = WrapNone
+	for name, c := range map[string]struct {
+		spec Spec
+		a    Attempt
+		s    Seen
+		want bool
+	}{
+		"nothing is left of it":                {Spec{}, started(), live(nil), true},
+		"killed":                               {Spec{}, started(), live(over(), endedPod(137, "Error", begun)), true},
+		"killed for memory":                    {Spec{}, started(), live(over(), endedPod(137, "OOMKilled", "")), true},
+		"killed while it was being stopped":    {Spec{}, stopped(started(), StopCancel), live(over(), endedPod(137, "Error", "")), true},
+		"its runner fell over":                 {Spec{}, started(), live(over(), endedPod(2, "Error", "")), true},
+		"it never started":                     {Spec{}, launched(), live(nil), false},
+		"it reported its failure":              {Spec{}, saying(started(), OutcomeFailed, ""), live(over(), endedPod(1, "Error", "")), false},
+		"it reported late":                     {Spec{}, with(saying(stopped(started(), StopCancel), OutcomeCanceled, ""), func(a *Attempt) { a.Late = true }), live(over()), false},
+		"its last message says it":             {Spec{}, started(), live(over(), endedPod(1, "Error", said)), false},
+		"it succeeded":                         {Spec{}, saying(started(), OutcomeSucceeded, ""), live(over(), endedPod(0, "Completed", "")), false},
+		"no runner inside, an exit by itself":  {unwrapped, started(), live(over(), endedPod(3, "Error", "")), false},
+		"no runner inside, a success":          {unwrapped, started(), live(over(), endedPod(0, "Completed", "")), false},
+		"no runner inside, killed":             {unwrapped, started(), live(over(), endedPod(137, "Error", "")), true},
+		"no runner inside, nothing is left":    {unwrapped, started(), live(nil), true},
+		"no runner inside, it obeyed a cancel": {unwrapped, stopped(started(), StopCancel), live(over(), endedPod(143, "Error", "")), false},
+		"a replica that ran it fell silent":    {Spec{}, with(started(), func(a *Attempt) { a.Executor = ExecutorInline }), live(nil), true},
+	} {
+		if v := Judge(c.spec, c.a, c.s); v.Silent != c.want {
+			t.Errorf("%s: silent %v (%s/%s by %s)", name, v.Silent, v.Outcome, v.Reason, v.Rule)
+		}
+	}
+	if v := ForceRelease(Spec{}, started(), "ada", "its node burns"); !v.Silent {
+		t.Error("its lane was taken from it: not silent")
+	}
+	if v := ForceRelease(Spec{}, launched(), "ada", "its node burns"); v.Silent {
+		t.Error("its lane was taken from it before it started: silent")
+	}
+	everything(func(a Attempt, s Seen) {
+		if v := Judge(Spec{}, a, s); v.Silent && (!v.Started || v.Heard || v.Outcome == OutcomeSucceeded) {
+			t.Fatalf("silent, and %+v", v)
+		}
+	})
+}

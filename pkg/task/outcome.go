@@ -96,7 +96,10 @@ type Verdict struct {
 	Spends  Budget
 	// Started tells whether a handler may have been at work: it decides whether a Task that is not idempotent may
 	// be tried again.
-	Started  bool
+	Started bool
+	// Silent tells that the handler was cut off without a word of its own: what it had begun may go on. A Task that is tried
+	// again takes it over; the end of one that is not says so.
+	Silent   bool
 	ExitCode *int
 	// Heard tells that the runner's report was there when the verdict was made. A verdict made without it must not be
 	// stored once there is one.

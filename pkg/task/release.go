@@ -10,6 +10,7 @@ func ForceRelease(spec Spec, a Attempt, by, reason string) Verdict {
 	if decided := a.Report != nil || a.Stop != StopNone && a.Stop != StopEnded; !decided {
 		v.Outcome, v.Reason = OutcomeLost, ReasonForceReleased
 		v.Spends = spends(v)
+		v.Silent = v.Started
 	}
 	v.Rule = "force release"
 	return v

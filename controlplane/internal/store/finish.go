@@ -62,6 +62,7 @@ type finishRow struct {
 
 type decideRow struct {
 	Row       taskRow `gorm:"embedded"`
+	ANumber   int
 	AFence    int64
 	AStop     string
 	AReport   []byte
@@ -109,7 +110,11 @@ func (f *finish) run(tx *gorm.DB) error {
 	if !t.State.May(move.State) {
 		return fmt.Errorf("task %s: no move from %s to %s", t.ID, t.State, move.State)
 	}
-	if err := f.end(tx, endArgs{lane: lanes[0], reported: len(a.AReport) > 0, move: move}, &t); err != nil {
+	how := endArgs{lane: lanes[0], reported: len(a.AReport) > 0, move: move}
+	if how.message, err = f.lastWords(tx, a, move); err != nil {
+		return err
+	}
+	if err := f.end(tx, how, &t); err != nil {
 		return err
 	}
 	f.result = FinishResult{Task: t, Move: move}
@@ -135,10 +140,25 @@ func (f *finish) unlessReported(a decideRow) error {
 	return nil
 }
 
+// lastWords is the message of the Task: that of the Attempt, and where the Task has ended, what may go on of it.
+func (f *finish) lastWords(tx *gorm.DB, a decideRow, move task.Move) (string, error) {
+	v := f.verdict
+	switch {
+	case !move.State.Terminal() || move.State == task.Succeeded:
+	case v.Silent:
+		return withLeft(v.Message, task.GoesOn(a.ANumber, v.Outcome, v.Reason)), nil
+	case !v.Started && a.ANumber > 1: // those before it count
+		left, err := leftBehind(tx, []int64{a.Row.Key})
+		return withLeft(v.Message, left[a.Row.Key]), err
+	}
+	return v.Message, nil
+}
+
 type endArgs struct {
 	lane     laneRow
 	reported bool
 	move     task.Move
+	message  string // of the Task
 }
 
 func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
@@ -158,7 +178,7 @@ func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
 	var rows []endRow
 	err := query(tx, "finish/end", args{
 		"attempt": f.attempt, "fence": f.fence, "reported": e.reported, "lane": e.lane.Key, "last_seq": e.lane.LastSeq, "replica": f.replica,
-		"outcome": string(f.verdict.Outcome), "reason": string(f.verdict.Reason), "message": f.verdict.Message,
+		"outcome": string(f.verdict.Outcome), "reason": string(f.verdict.Reason), "message": f.verdict.Message, "task_message": e.message, "silent": f.verdict.Silent,
 		"rule": f.verdict.Rule, "exit_code": f.verdict.ExitCode, "evidence": evidence,
 		"state": string(e.move.State), "task_reason": string(e.move.Reason), "ended": e.move.State.Terminal(),
 		"delay": float64(e.move.Delay), "spent_retry": spentRetry, "spent_lost": spentLost,
@@ -170,7 +190,7 @@ func (f *finish) end(tx *gorm.DB, e endArgs, t *task.Task) error {
 		return ErrStale // ended or reported between the two statements
 	}
 	r := rows[0]
-	t.State, t.Outcome, t.Reason, t.Message = e.move.State, f.verdict.Outcome, e.move.Reason, f.verdict.Message
+	t.State, t.Outcome, t.Reason, t.Message = e.move.State, f.verdict.Outcome, e.move.Reason, e.message
 	t.Result, t.RunAt, t.EligibleAt, t.EndedAt = r.Result, r.RunAt.UTC(), r.EligibleAt.UTC(), instant(r.EndedAt)
 	t.SpentRetry, t.SpentLost = t.SpentRetry+spentRetry, t.SpentLost+spentLost
 	f.effects.queues = append(f.effects.queues, r.Queue) // its slot is free

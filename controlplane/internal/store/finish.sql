@@ -11,7 +11,7 @@ FROM slipway.attempts a WHERE a.id = @attempt;
 
 -- name: decide
 -- Attempt and Task, in a later statement than the lane's lock.
-SELECT a.fence AS a_fence, a.stop AS a_stop, a.report AS a_report, a.finished_at IS NOT NULL AS a_finished,
+SELECT a.number AS a_number, a.fence AS a_fence, a.stop AS a_stop, a.report AS a_report, a.finished_at IS NOT NULL AS a_finished,
     t.*, p.id AS parent_id, r.id AS retry_of_id
 FROM slipway.attempts a JOIN slipway.tasks t ON t.key = a.task
 LEFT JOIN slipway.tasks p ON p.key = t.parent LEFT JOIN slipway.tasks r ON r.key = t.retry_of
@@ -35,14 +35,14 @@ WHERE t.key = @task;
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 attempt AS (
     UPDATE slipway.attempts a SET state = 'finished', outcome = @outcome, reason = @reason, message = @message, rule = @rule,
-        exit_code = @exit_code, evidence = CAST(@evidence AS jsonb), finished_at = clock.at, wait = '', wait_note = '', wait_until = NULL,
+        silent = @silent, exit_code = @exit_code, evidence = CAST(@evidence AS jsonb), finished_at = clock.at, wait = '', wait_note = '', wait_until = NULL,
         beat_at = s.beat_at, progress = s.progress
     FROM clock LEFT JOIN slipway.leases s ON s.attempt = @attempt
     WHERE a.id = @attempt AND a.fence = @fence AND (a.finished_at IS NULL) IS TRUE AND (a.report IS NOT NULL) = @reported
     RETURNING a.id, a.task, a.number, a.report, clock.at),
 lease AS (DELETE FROM slipway.leases WHERE attempt = (SELECT id FROM attempt)),
 moved AS (
-    UPDATE slipway.tasks t SET state = @state, outcome = @outcome, reason = @task_reason, message = @message,
+    UPDATE slipway.tasks t SET state = @state, outcome = @outcome, reason = @task_reason, message = @task_message,
         result = CASE WHEN @ended THEN attempt.report -> 'result' END,
         spent_retry = t.spent_retry + @spent_retry, spent_lost = t.spent_lost + @spent_lost,
         run_at = CASE WHEN @ended THEN t.run_at ELSE attempt.at + @delay * interval '1 second' END,

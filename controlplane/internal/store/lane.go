@@ -116,15 +116,48 @@ type ending struct {
 }
 
 func endQueued(tx *gorm.DB, e *effects, keys []int64, how ending) (ended int, err error) {
+	left, err := leftBehind(tx, keys)
+	if err != nil {
+		return 0, err
+	}
+	messages := map[int64]string{}
+	for key, text := range left {
+		messages[key] = withLeft(how.message, text)
+	}
 	var done endedTasks
 	err = query(tx, "lane/end_queued", args{
 		"tasks": jsonOf(keys), "state": string(how.state), "outcome": string(how.outcome), "reason": string(how.reason),
-		"message": clean(how.message, maxMessage), "by": how.by,
+		"message": clean(how.message, maxMessage), "messages": jsonOf(messages), "by": how.by,
 	}, &done)
 	if err != nil {
 		return 0, err
 	}
 	return done.Ended, done.tell(e)
+}
+
+// leftBehind says of Tasks that are not tried again what may go on of their last Attempts, where that is so.
+func leftBehind(tx *gorm.DB, keys []int64) (map[int64]string, error) {
+	var rows []struct {
+		Key             int64
+		Number          int
+		Outcome, Reason string
+	}
+	if err := query(tx, "lane/silent", args{"tasks": jsonOf(keys)}, &rows); err != nil {
+		return nil, err
+	}
+	left := map[int64]string{}
+	for _, r := range rows {
+		left[r.Key] = task.GoesOn(r.Number, task.Outcome(r.Outcome), task.Reason(r.Reason))
+	}
+	return left, nil
+}
+
+// withLeft adds to a message what may go on; that is never cut off.
+func withLeft(message, left string) string {
+	if message == "" || left == "" {
+		return message + left
+	}
+	return clean(message, maxMessage-len(left)-2) + "; " + left
 }
 
 // endedTasks is what the end of Tasks without an Attempt brought.

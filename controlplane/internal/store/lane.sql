@@ -63,17 +63,26 @@ DELETE FROM slipway.lanes WHERE key = @lane AND private;
 -- name: now
 SELECT slipway.now() AS now;
 
+-- name: silent
+-- Of Tasks that are not tried again: the last Attempt that had started, where its handler was cut off without a word.
+SELECT t.key, a.number, a.outcome, a.reason
+FROM slipway.tasks t CROSS JOIN LATERAL (
+    SELECT number, outcome, reason, silent FROM slipway.attempts
+    WHERE task = t.key AND started_at IS NOT NULL AND finished_at IS NOT NULL ORDER BY number DESC LIMIT 1) a
+WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint)) AND a.silent;
+
 -- name: end_queued
 -- Ends queued Tasks of one locked lane, and nudges whom that concerns: parent, dependents, own children.
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 ended AS (
     UPDATE slipway.tasks t SET
-        state = @state, outcome = @outcome, reason = @reason, message = @message, ended_at = clock.at, outside = NULL,
+        state = @state, outcome = @outcome, reason = @reason, ended_at = clock.at, outside = NULL,
+        message = coalesce(CAST(@messages AS jsonb) ->> CAST(t.key AS text), @message),
         cancel_at = CASE WHEN @state = 'canceled' THEN coalesce(t.cancel_at, clock.at) ELSE t.cancel_at END,
         cancel_by = CASE WHEN @state = 'canceled' AND t.cancel_at IS NULL THEN @by ELSE t.cancel_by END
     FROM clock
     WHERE t.key IN (SELECT CAST(jsonb_array_elements_text(CAST(@tasks AS jsonb)) AS bigint)) AND (t.state = 'queued') IS TRUE
-    RETURNING t.key, t.id, t.parent, t.children, t.spec ? 'objects' AS named, clock.at),
+    RETURNING t.key, t.id, t.parent, t.children, t.message, t.spec ? 'objects' AS named, clock.at),
 told AS (
     INSERT INTO slipway.nudges (task)
     SELECT n.task FROM (
@@ -83,7 +92,7 @@ told AS (
     RETURNING task),
 noted AS (
     INSERT INTO slipway.events (task, type, actor, at, data)
-    SELECT key, @state, @by, at, jsonb_build_object('reason', CAST(@reason AS text), 'message', CAST(@message AS text)) FROM ended)
+    SELECT key, @state, @by, at, jsonb_build_object('reason', CAST(@reason AS text), 'message', message) FROM ended)
 SELECT (SELECT count(*) FROM ended) AS ended, (SELECT count(*) FROM told) AS nudged, (SELECT jsonb_agg(key) FROM ended WHERE named) AS named;
 
 -- name: ask_stop

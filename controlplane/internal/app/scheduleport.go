@@ -155,13 +155,14 @@ func (t timetable) refused(ctx context.Context, s firing.Schedule) (string, erro
 
 // planNew finds the next instant of what was just written.
 func planNew(in store.ScheduleInput) store.SchedulePlan {
-	return timetable{}.plan(given(in), withoutTasks(firing.Decide(given(in), around(in), in.Now, "")), firing.Verdict{})
+	d := withoutTasks(firing.Decide(given(in), around(in), in.Now, ""), string(schedule.Missed), "the schedule was changed before it ran")
+	return timetable{}.plan(given(in), d, firing.Verdict{})
 }
 
-func withoutTasks(d firing.Decision) firing.Decision {
+func withoutTasks(d firing.Decision, outcome, why string) firing.Decision {
 	for i := range d.Fires {
 		if d.Fires[i].Submit {
-			d.Fires[i].Submit, d.Fires[i].Outcome, d.Fires[i].Why = false, string(schedule.Missed), "the schedule was changed before it ran"
+			d.Fires[i].Submit, d.Fires[i].Outcome, d.Fires[i].Why = false, outcome, why
 		}
 	}
 	return d
@@ -223,7 +224,7 @@ func (t timetable) Fires(ctx context.Context, f httpapi.FireFilter) (httpapi.Fir
 
 // FireByHand runs a schedule now, or makes up for a range.
 func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([]httpapi.FireView, error) {
-	selects, err := t.selects(ctx, id)
+	found, err := t.selects(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -234,9 +235,13 @@ func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([
 	}
 	fires, err := t.store.FireSchedule(from(ctx), ask, func(in store.ScheduleInput) store.SchedulePlan {
 		s := given(in)
-		p := t.plan(s, firing.ByHand(s, around(in), in.Now, firing.Hand{
+		d := firing.ByHand(s, around(in), in.Now, firing.Hand{
 			Range: h.Range, From: h.From, To: h.To, Most: h.Most, NewestFirst: h.NewestFirst, Overlap: h.Overlap, Done: in.Done,
-		}), selects.of(s))
+		})
+		if s.Revision != h.Revision || s.Revision != found.revision {
+			d = withoutTasks(d, firing.Refused, "the schedule was changed meanwhile: what it needs now was not asked for")
+		}
+		p := t.plan(s, d, found.verdict)
 		p.Keep = true
 		for i := range p.Fires {
 			p.Fires[i].Source = source
@@ -255,14 +260,6 @@ func (t timetable) FireByHand(ctx context.Context, id string, h httpapi.Hand) ([
 type selection struct {
 	revision int64
 	verdict  firing.Verdict
-}
-
-// of is the same for the schedule as it is now: nothing, where it was changed meanwhile.
-func (x selection) of(s firing.Schedule) firing.Verdict {
-	if s.Revision != x.revision {
-		return firing.Verdict{}
-	}
-	return x.verdict
 }
 
 // selects looks up what a schedule is about, before its run by hand.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/pkg/api"
 )
 
@@ -51,4 +52,21 @@ func TestASubmitSnapshotsEachVolumeThatItsSelectorMatches(t *testing.T) {
 	if again := must[api.Task](w, w.send("ada", "POST", "/v1/tasks", body, "Idempotency-Key", "k"), 200); again.ID != made.ID || again.Children.Count != 2 {
 		t.Errorf("the repeat is %+v", again)
 	}
+}
+
+func TestARunByHandOfAScheduleThatIsChangedMeanwhileIsRefused(t *testing.T) {
+	w := newClocked(t, "2026-06-01T10:00:00Z")
+	made := must[api.Schedule](w.town, w.send("ada", "POST", "/v1/schedules", `{"namespace":"shop","name":"s","every":"1h","overlap":"allow","template":`+eachTemplate+`}`), 201)
+	w.city.claims.Store("shop app=shop", []string{"a"})
+	read, err := w.times.Schedule(t.Context(), made.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must[api.Schedule](w.town, w.send("bob", "PATCH", "/v1/schedules/"+made.ID, `{"template":{"params":{"selector":"app=bank"}}}`), 200)
+	w.city.claims.Store("shop app=bank", []string{"b"})
+	fires, err := w.times.FireByHand(t.Context(), made.ID, httpapi.Hand{By: "ada", Revision: read.Revision}) // for what ada was let
+	if err != nil || len(fires) != 1 || fires[0].Outcome != "refused" || fires[0].Task != "" || !strings.Contains(fires[0].Why, "changed meanwhile") {
+		t.Errorf("%+v %v", fires, err)
+	}
+	must[api.Fire](w.town, w.send("ada", "POST", "/v1/schedules/"+made.ID+"/run", ""), 201)
 }

@@ -2,15 +2,16 @@
 // they do, and has what is due stored, on every replica alike. When a schedule fires is package schedule's to say; the
 // store keeps two replicas apart.
 //
+// A namespace about which the API server answers slowly delays its own schedules, and those of others by a second each time
+// they are due, as long as no more than 16 are so slow at once.
+//
 // Allowed imports: pkg/task, controlplane/internal/schedule, controlplane/internal/loop.
 package firing
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"slipway.dev/slipway/controlplane/internal/loop"
@@ -70,16 +71,19 @@ type Config struct {
 
 const (
 	defaultPoll = time.Second
-	limit       = 100  // schedules in one transaction
-	asked       = 2000 // that are asked about before the first
+	limit       = 100    // schedules in one transaction
+	asked       = 2000   // that are asked about before the first, besides those that have no answer
+	mostLeft    = 20_000 // of which there can be so many
 	jitter      = 0.1
 )
 
 // Runner fires. Make it with New.
 type Runner struct {
 	cfg        Config
-	atOnce     int // schedules in one transaction: fewer after trouble, until passes succeed again
-	complaints loop.Complaints
+	together   int // schedules in one transaction: fewer after trouble, until passes succeed again
+	left       int // that had no answer
+	asker      *asker
+	complaints *loop.Complaints
 }
 
 // New makes a Runner. It starts nothing: see Run.
@@ -87,12 +91,14 @@ func New(cfg Config) *Runner {
 	if cfg.Poll <= 0 {
 		cfg.Poll = defaultPoll
 	}
-	return &Runner{cfg: cfg, atOnce: limit, complaints: loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable}}
+	complaints := &loop.Complaints{Log: cfg.Log, Shared: task.ErrUnavailable}
+	return &Runner{cfg: cfg, together: limit, asker: newAsker(cfg.Rights, complaints.Warn), complaints: complaints}
 }
 
 // Run fires what is due, at the instant that the next one is due, at each wake and at each poll, until ctx is done.
 // Trouble never ends it.
 func (r *Runner) Run(ctx context.Context) error {
+	defer r.asker.running.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -101,6 +107,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-r.cfg.Wakes:
+		case <-r.asker.late:
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -118,64 +125,31 @@ func (r *Runner) Run(ctx context.Context) error {
 // then takes what the others have not taken.
 func (r *Runner) fire(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
-		due, err := r.cfg.Book.Due(ctx, asked)
+		look := asked + min(r.left, mostLeft)
+		due, err := r.cfg.Book.Due(ctx, look)
 		if err != nil {
 			r.complaints.Warn(ctx, "read due schedules", err)
 			return 0
 		}
-		verdicts := r.ask(ctx, due)
+		var verdicts Verdicts
+		verdicts, r.left = r.asker.ask(ctx, due)
 		pass := Pass{More: true}
 		for unasked := 0; pass.More && ctx.Err() == nil; unasked += pass.Unasked {
-			if pass, err = r.cfg.Book.Fire(ctx, r.atOnce, verdicts); err != nil {
-				r.atOnce = max(1, r.atOnce/4)
+			if pass, err = r.cfg.Book.Fire(ctx, r.together, verdicts); err != nil {
+				r.together = max(1, r.together/4)
 				r.complaints.Warn(ctx, "fire schedules", err)
 				return 0
 			}
-			r.atOnce = min(limit, 2*r.atOnce)
+			r.together = min(limit, 2*r.together)
 			if unasked > limit {
 				return 0
 			}
 		}
-		if len(due) < asked {
+		if len(due) < look || len(verdicts) == 0 {
 			return pass.NextIn
 		}
 	}
 	return 0
-}
-
-// ask asks about the rights of schedules. About whom nobody answers stays due: a fire is late rather than unlawful.
-func (r *Runner) ask(ctx context.Context, due []Schedule) Verdicts {
-	const atOnce = 16
-	type question struct{ namespace, template, rights string }
-	like := map[question][]Version{}
-	first := map[question]Schedule{}
-	for _, s := range due {
-		q := question{s.Namespace, string(s.Template), string(s.Rights)}
-		like[q] = append(like[q], Version{s.ID, s.Revision})
-		first[q] = s
-	}
-	verdicts := make(Verdicts, len(due))
-	var mu sync.Mutex
-	var asking sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	for q, s := range first {
-		slots <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-slots }()
-			verdict, err := r.cfg.Rights.Ask(ctx, s)
-			if err != nil {
-				r.complaints.Warn(ctx, fmt.Sprintf("ask before the fire of schedule %s/%s", s.Namespace, s.Name), err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, v := range like[q] {
-				verdicts[v] = verdict
-			}
-		})
-	}
-	asking.Wait()
-	return verdicts
 }
 
 // replace cancels what later fires have overtaken.

@@ -141,6 +141,7 @@ type FireSheet struct {
 // Hand is what somebody asks of a schedule: to run it now, or to make up for a range.
 type Hand struct {
 	By          string
+	Revision    int64 // that the rights were asked about
 	Range       bool
 	From, To    time.Time
 	Most        int

@@ -231,7 +231,7 @@ func (s *server) RunSchedule(ctx context.Context, r RunScheduleRequestObject) (R
 	if err := s.mayStillFire(ctx, found); err != nil {
 		return nil, err
 	}
-	fires, err := s.schedules.FireByHand(ctx, found.ID, Hand{By: known.identity.User})
+	fires, err := s.schedules.FireByHand(ctx, found.ID, Hand{By: known.identity.User, Revision: found.Revision})
 	if err != nil {
 		return nil, fmt.Errorf("run a schedule: %w", err)
 	}
@@ -269,7 +269,7 @@ func (s *server) BackfillSchedule(ctx context.Context, r BackfillScheduleRequest
 		return nil, err
 	}
 	h := Hand{
-		By: known.identity.User, Range: true, From: r.Body.From, To: r.Body.To, Most: int(r.Body.Cap), NewestFirst: r.Body.Order == "newest",
+		By: known.identity.User, Revision: found.Revision, Range: true, From: r.Body.From, To: r.Body.To, Most: int(r.Body.Cap), NewestFirst: r.Body.Order == "newest",
 		Overlap: r.Body.Overlap,
 	}
 	if h.Most == 0 {

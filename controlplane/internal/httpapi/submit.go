@@ -195,18 +195,35 @@ func (s *server) submit(ctx context.Context, in intake) (built, []Accepted, erro
 	if err := s.rights().mayCreate(ctx, in.caller, in.wants()); err != nil {
 		return built{}, nil, err
 	}
-	found, err := s.selected(ctx, in.tasks, in.at)
-	var refused *kinds.InvalidError
-	if err != nil && !errors.As(err, &refused) {
-		return built{}, nil, err
-	}
+	found, away := s.selected(ctx, in.tasks, in.at)
 	in.found = found
 	sub, invalid := s.build(in)
-	if refused != nil {
+	var refused *kinds.InvalidError
+	switch n := len(in.wants()) + len(sub.planned); {
+	case errors.As(away, &refused):
 		invalid = refused
+	case away != nil:
+		done, ok, err := s.repeated(ctx, sub)
+		if err == nil && !ok {
+			err = away
+		}
+		return sub, done, err
+	case invalid == nil && n > maxBatch:
+		invalid = refuseField("/tasks", fmt.Sprintf("make %d tasks with the children that their kinds plan, at most %d are allowed", n, maxBatch))
 	}
 	done, err := s.accept(ctx, in, sub, invalid)
 	return sub, done, err
+}
+
+// repeated answers what was accepted before under the same keys; ok is false where nothing was.
+func (s *server) repeated(ctx context.Context, sub built) (done []Accepted, ok bool, err error) {
+	if !sub.keyed() {
+		return nil, false, nil
+	}
+	if done, ok, err = s.submitter.Repeated(ctx, sub.Submission); err != nil {
+		return nil, false, fmt.Errorf("look for an earlier request: %w", err)
+	}
+	return done, ok, nil
 }
 
 // accept stores what was built. What is invalid today may still be the repeat of an earlier request.
@@ -237,16 +254,10 @@ func (s *server) accept(ctx context.Context, in intake, sub built, invalid error
 		}
 		return done, nil
 	}
-	if sub.keyed() {
-		done, ok, err := s.submitter.Repeated(ctx, sub.Submission)
-		if err != nil {
-			return nil, fmt.Errorf("look for an earlier request: %w", err)
-		}
-		if ok {
-			return done, nil
-		}
-	}
-	if away != nil {
+	switch done, ok, err := s.repeated(ctx, sub); {
+	case err != nil || ok:
+		return done, err
+	case away != nil:
 		return nil, away
 	}
 	return nil, invalid

@@ -26,8 +26,8 @@ func (c *Client) StorageUse(ctx context.Context, namespace string) (map[string]i
 // Claims names the PersistentVolumeClaims of a namespace that a selector of labels matches, in order: those that are bound
 // and not being deleted. A list that broke off is an error, never a shorter list.
 func (c *Client) Claims(ctx context.Context, namespace, selector string) ([]string, error) {
-	if !c.namespaced(namespace) {
-		return nil, nil // none of them could be worked on
+	if !c.namespaced(namespace) { // none of them could be worked on
+		return nil, fmt.Errorf("list the claims of namespace %s: it is not enabled", namespace)
 	}
 	names := []string{}
 	err := c.eachClaim(ctx, namespace, selector, func(claim *corev1.PersistentVolumeClaim) {

@@ -52,4 +52,7 @@ func TestEachClaimCountsAsWhatItAsksForOrHasWhicheverIsMore(t *testing.T) {
 	if _, err := r.client.StorageUse(t.Context(), "default"); err == nil || errors.Is(err, task.ErrUnavailable) {
 		t.Errorf("a namespace that is not enabled: %v", err)
 	}
+	if _, err := r.client.Claims(t.Context(), "default", "app=shop"); err == nil || errors.Is(err, task.ErrUnavailable) {
+		t.Errorf("its claims: %v", err)
+	}
 }

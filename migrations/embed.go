@@ -14,4 +14,4 @@ var Files embed.FS
 // Latest is the schema version that this binary is made for. A binary starts on its own schema and on the next one,
 // and refuses what states a higher min_binary. While two versions run at once, the older one runs no Task that the newer
 // one took in.
-const Latest = 7
+const Latest = 8

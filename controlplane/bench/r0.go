@@ -54,6 +54,8 @@ var scenes = []scene{
 	{"cycles under a long snapshot", snapshot},
 	{"a noisy tenant", noisy},
 	{"a thousand schedules", timed},
+	{"size of a task", size},
+	{"a million finished", history},
 }
 
 // bench is one scene's database.

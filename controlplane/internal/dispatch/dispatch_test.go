@@ -242,6 +242,19 @@ func TestAClusterThatDoesNotAnswerPausesEverythingUntilAProbePasses(t *testing.T
 	})
 }
 
+func TestABlipThatManyLaunchesMeetAtOncePausesThemNoLongerThanOne(t *testing.T) {
+	change := func(w *world) { w.launchErr, w.takes = refuse(task.RefusedUnavailable), 100*time.Millisecond }
+	dispatching(t, with(8, change), func(t *testing.T, w *world) {
+		time.Sleep(150 * time.Millisecond)
+		w.set(func() { w.launchErr = nil })
+		w.add("q", "shop", 20)
+		time.Sleep(5 * time.Second)
+		if n := get(w, func() int { return len(w.queued["q"]) }); n != 0 {
+			t.Errorf("%d are still queued 5 s after the cluster came back", n)
+		}
+	})
+}
+
 func TestWhatCannotBeRecordedIsTriedAndThenLeftToTheNextLaunch(t *testing.T) {
 	failures := 2
 	change := func(w *world) {

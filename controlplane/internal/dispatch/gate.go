@@ -140,12 +140,13 @@ func (l *lock) fail(c Claim, r *task.Refusal, now time.Time) {
 	if l == nil {
 		return
 	}
-	l.probing = false
-	l.failures++
-	l.last, l.refused = reason{waitFor(*r), r.Message}, c
-	if l.failures == enough {
-		l.since = now
+	if l.failures < enough || l.probing { // launches that were under way when it closed tell nothing new
+		if l.failures++; l.failures == enough {
+			l.since = now
+		}
 	}
+	l.probing = false
+	l.last, l.refused = reason{waitFor(*r), r.Message}, c
 	if l.failures >= enough {
 		l.until = now.Add(pause(l.failures-enough, *r))
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"slipway.dev/slipway/controlplane/internal/kinds"
 	"slipway.dev/slipway/pkg/api"
 	"slipway.dev/slipway/pkg/task"
 )
@@ -90,6 +91,23 @@ func TestARetryAsksForItsOwnRightAndForThoseOfASubmit(t *testing.T) {
 	p := r.problem(r.send(request{method: "POST", path: "/v1/tasks/" + taskID + "/retry", token: "some"}), 409)
 	if p.Type != "urn:slipway:problem:not_ended" || p.Task != taskID || p.State != "running" {
 		t.Errorf("a running one: %+v", p)
+	}
+}
+
+func TestARetryHasTheLaneThatItsKindGivesToday(t *testing.T) {
+	r := newRig(t)
+	cut := kinds.Kind{Kind: task.Kind{Name: "cut", Lane: "volume:{namespace}/{partition params.pvc 16}", Mode: task.Strict, Spec: task.DefaultSpec()}}
+	all, err := kinds.WithBuiltIn(cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*r.kinds = *all
+	r.task.Kind, r.task.Params, r.task.Lane, r.task.Mode = "cut", []byte(`{"pvc":"a"}`), "volume:shop/1-of-8", task.Latest
+	if w := r.send(request{method: "POST", path: "/v1/tasks/" + endedID + "/retry", token: "admin"}); w.Code != 201 {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	if got := r.submitted[0].Items[0].Task; !strings.HasSuffix(got.Lane, "-of-16") || got.Mode != task.Strict {
+		t.Errorf("it goes into lane %s in mode %s", got.Lane, got.Mode)
 	}
 }
 

@@ -150,7 +150,7 @@ func (s *server) again(caller auth.Identity, old task.Task) (Item, error) {
 		Namespace: old.Namespace, Name: old.Name, Params: old.Params, Labels: old.Labels, Queue: old.Queue,
 		Class: old.Class.String(),
 	}
-	if old.Mode != task.Parallel {
+	if old.Mode != task.Parallel && k.Lane == "" { // else the template of today gives them, which may cut lanes in other parts
 		want.Lane, want.Mode = old.Lane, old.Mode
 	}
 	made, err := kinds.Build(k, want)

@@ -73,14 +73,17 @@ LEFT JOIN LATERAL (
 WHERE l.key IN (SELECT jsonb_array_elements_text(CAST(@lanes AS jsonb)));
 
 -- name: absorb
--- A newer submit of mode latest takes the place of the lane's queued tail: its parameters, the more urgent class.
+-- A newer submit of mode latest takes the place of the lane's queued tail: its parameters, its queue deadline, the more
+-- urgent class.
 WITH clock AS MATERIALIZED (SELECT slipway.stamp() AS at),
 changed AS (
     UPDATE slipway.tasks t SET
         params = x.params, spec = x.spec, name = x.name, class = LEAST(t.class, x.class), run_at = clock.at,
         absorbed = t.absorbed + x.absorbed, spent_retry = 0, spent_lost = 0, min_binary = GREATEST(t.min_binary, slipway.session_version()),
         rank = LEAST(t.eligible_at, clock.at) + LEAST(t.class, x.class) * interval '120 seconds',
-        eligible_at = LEAST(t.eligible_at, clock.at)
+        eligible_at = LEAST(t.eligible_at, clock.at),
+        queue_by = CASE WHEN CAST(x.spec ->> 'queue_deadline' AS float8) > 0
+            THEN clock.at + CAST(x.spec ->> 'queue_deadline' AS float8) * interval '1 second' END
     FROM jsonb_to_recordset(CAST(@items AS jsonb)) AS x (task bigint, params jsonb, spec jsonb, name text, class smallint, absorbed int), clock
     WHERE t.key = x.task AND (t.state = 'queued') IS TRUE
     RETURNING t.key),

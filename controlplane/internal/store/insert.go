@@ -120,7 +120,7 @@ func (w *submit) insertItem(e *entry) insertItem {
 	i := insertItem{
 		Ord: e.ord, ID: e.id, Queue: queueOf(e), Namespace: t.Namespace, Kind: t.Kind, Name: newest.item.Task.Name,
 		Mode: modeOf(e), Class: t.Class, Executor: executorOf(e), Params: paramsOf(newest), Spec: newest.item.Task.Spec,
-		Labels: t.Labels, Delay: e.item.Delay.Seconds(), QueueIn: float64(t.Spec.QueueDeadline), Children: len(e.item.Children),
+		Labels: t.Labels, Delay: e.item.Delay.Seconds(), QueueIn: float64(newest.item.Task.Spec.QueueDeadline), Children: len(e.item.Children),
 		RetryOf: e.retryOf, Root: e.root, RunIf: e.item.RunIf, Front: e.front, Absorbed: e.absorbed, By: e.item.By,
 	}
 	if i.RunIf == "" {

@@ -139,10 +139,11 @@ SELECT t.key, t.id, t.state FROM slipway.lanes l JOIN slipway.tasks t ON t.key =
 WHERE l.key = @lane AND t.kind IN (SELECT jsonb_array_elements_text(CAST(@kinds AS jsonb)));
 
 -- name: front
--- The place before the first queued Task, where there is one; room says whether it is still behind the last one run.
+-- The place before the first queued Task, where there is one; room says whether it is still behind the last one run. A
+-- Task in back-off is that last one: it holds the lane, and nothing goes before it.
 SELECT t.seq - 1 AS seq, t.seq - 1 > l.last_seq AS room
 FROM slipway.lanes l JOIN LATERAL (
-    SELECT t.seq FROM slipway.tasks t WHERE t.lane = l.key AND t.state = 'queued' AND t.seq >= l.last_seq
+    SELECT t.seq FROM slipway.tasks t WHERE t.lane = l.key AND t.state = 'queued' AND t.seq > l.last_seq
     ORDER BY t.seq LIMIT 1) t ON true
 WHERE l.key = @lane;
 

@@ -1929,7 +1929,7 @@ type StopQueue struct {
 // StorageLimit How much storage the volume claims of a namespace may ask for together, in quantities as `500Gi`. Absent where there
 // is no limit.
 type StorageLimit struct {
-	// InUse What the claims ask for, or have where that is more. Absent where `note` says why.
+	// InUse What the claims ask for, or have or are being given where that is more. Absent where `note` says why.
 	InUse string `json:"in_use,omitempty,omitzero"`
 
 	// Limit All of them together.

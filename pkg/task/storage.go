@@ -12,8 +12,8 @@ type Growth struct {
 	Bytes int64
 }
 
-// StorageUse is what the claims of a namespace had when the cluster was asked, in bytes: what they ask for, or what they
-// have got where that is more. At, the database's time, lies before the question.
+// StorageUse is what the claims of a namespace had when the cluster was asked, in bytes: what they ask for, or have or
+// are being given where that is more. At, the database's time, lies before the question.
 type StorageUse struct {
 	At     time.Time
 	Claims map[string]int64

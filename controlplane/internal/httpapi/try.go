@@ -22,7 +22,7 @@ type Cluster interface {
 	Against(ctx context.Context, t task.Task) (map[string]string, error)
 	// Claims names the bound PersistentVolumeClaims of a namespace that a selector matches, in order.
 	Claims(ctx context.Context, namespace, selector string) ([]string, error)
-	// StorageUse reads what each PersistentVolumeClaim of a namespace asks for, or has where that is more, in bytes.
+	// StorageUse reads what each PersistentVolumeClaim of a namespace asks for, or has or is being given where that is more, in bytes.
 	StorageUse(ctx context.Context, namespace string) (map[string]int64, error)
 }
 

@@ -9,16 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StorageUse reads how many bytes each PersistentVolumeClaim of a namespace asks for, or has where that is more, whatever
-// state it is in. A list that broke off is an error, never a shorter list.
+// StorageUse reads how many bytes each PersistentVolumeClaim of a namespace asks for, or has or is being given where that is
+// more, whatever state it is in. A list that broke off is an error, never a shorter list.
 func (c *Client) StorageUse(ctx context.Context, namespace string) (map[string]int64, error) {
 	if !c.namespaced(namespace) {
 		return nil, fmt.Errorf("read the claims of namespace %s: it is not enabled", namespace)
 	}
 	use := map[string]int64{}
 	err := c.eachClaim(ctx, namespace, "", func(claim *corev1.PersistentVolumeClaim) {
-		asks, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
-		use[claim.Name] = max(asks.Value(), has.Value())
+		for _, sizes := range []corev1.ResourceList{claim.Spec.Resources.Requests, claim.Status.Capacity, claim.Status.AllocatedResources} {
+			size := sizes[corev1.ResourceStorage]
+			use[claim.Name] = max(use[claim.Name], size.Value())
+		}
 	})
 	return use, err
 }

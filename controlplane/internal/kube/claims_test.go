@@ -41,12 +41,17 @@ func TestEachClaimCountsAsWhatItAsksForOrHasWhicheverIsMore(t *testing.T) {
 	r.claim("pending", "1Gi", "")
 	r.claim("rounded", "1500M", "2Gi")
 	r.claim("growing", "3Gi", "1Gi")
+	r.claim("taken-back", "2Gi", "1Gi") // and its driver still has the larger wish
+	ctx, claims := t.Context(), server.api.CoreV1().PersistentVolumeClaims(r.namespace)
+	claim := have(claims.Get(ctx, "taken-back", metav1.GetOptions{}))(t)
+	claim.Status.AllocatedResources = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}
+	have(claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}))(t)
 	use, err := r.client.StorageUse(t.Context(), r.namespace)
-	if want := map[string]int64{"pending": 1 << 30, "rounded": 2 << 30, "growing": 3 << 30}; err != nil || !maps.Equal(use, want) {
+	if want := map[string]int64{"pending": 1 << 30, "rounded": 2 << 30, "growing": 3 << 30, "taken-back": 4 << 30}; err != nil || !maps.Equal(use, want) {
 		t.Errorf("%v %v, want %v", use, err, want)
 	}
 	names, err := r.client.Claims(t.Context(), r.namespace, "app=shop")
-	if err != nil || fmt.Sprint(names) != "[growing rounded]" {
+	if err != nil || fmt.Sprint(names) != "[growing rounded taken-back]" {
 		t.Errorf("bound: %v %v", names, err)
 	}
 	if _, err := r.client.StorageUse(t.Context(), "default"); err == nil || errors.Is(err, task.ErrUnavailable) {

@@ -26,8 +26,6 @@ type Plan struct {
 	Implausible string `json:"implausible,omitempty"`
 	// Warnings are about sources that are worse off than their rules want.
 	Warnings []string `json:"warnings,omitempty"`
-
-	emptied string // a source that keeps no good copy
 }
 
 // Removals names the copies that go, the oldest first: whatever interrupts a run, the newest are there.
@@ -55,18 +53,17 @@ func Make(copies []Copy, r Rules, now time.Time) (Plan, error) {
 	}
 	ordered := slices.Clone(copies)
 	slices.SortFunc(ordered, func(a, b Copy) int {
-		return cmp.Or(strings.Compare(a.Source, b.Source), b.Taken.Compare(a.Taken), strings.Compare(b.Name, a.Name))
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.UID, b.UID), b.Taken.Compare(a.Taken), strings.Compare(b.Name, a.Name))
 	})
 	plan := Plan{Decisions: make([]Decision, 0, len(copies))}
 	for len(ordered) > 0 {
 		n := 1
-		for n < len(ordered) && ordered[n].Source == ordered[0].Source {
+		for n < len(ordered) && ordered[n].Source == ordered[0].Source && ordered[n].UID == ordered[0].UID {
 			n++
 		}
 		planSource(ordered[:n], r, zone, now, &plan)
 		ordered = ordered[n:]
 	}
-	plan.Implausible = implausible(plan, r)
 	return plan, nil
 }
 
@@ -113,8 +110,8 @@ func planSource(copies []Copy, r Rules, zone *time.Location, now time.Time, plan
 		plan.Decisions = append(plan.Decisions, d)
 	}
 	plan.Remove += removed
-	if removed > 0 && removed == good {
-		plan.emptied = copies[0].Source
+	if plan.Implausible == "" {
+		plan.Implausible = implausible(copies[0].Source, removed, good, r)
 	}
 	switch {
 	case ours && good == 0:
@@ -225,15 +222,16 @@ func week(t time.Time) string {
 }
 func month(t time.Time) string { return t.Format("2006-01") }
 
-// implausible says why a plan looks like a mistake.
-func implausible(p Plan, r Rules) string {
+// implausible says why what is planned for one source looks like a mistake. Each is judged by itself: many others that lose
+// nothing hide nothing. A few removals are no mistake, however few there are: 3 copies of which 1 is kept.
+func implausible(source string, removed, good int, r Rules) string {
 	switch {
-	case p.Remove == 0:
+	case removed == 0:
 		return ""
-	case p.emptied != "":
-		return "it removes all good copies of " + p.emptied
-	case float64(p.Remove) > r.maxShare()*float64(p.Good):
-		return fmt.Sprintf("it removes %d of %d good copies, a larger share than %v", p.Remove, p.Good, r.maxShare())
+	case removed == good:
+		return "it removes all good copies of " + source
+	case removed >= FewRemoved && float64(removed) > r.maxShare()*float64(good):
+		return fmt.Sprintf("it removes %d of %d good copies of %s, a larger share than %v", removed, good, source, r.maxShare())
 	}
 	return ""
 }

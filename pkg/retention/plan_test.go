@@ -119,32 +119,72 @@ func TestAWeekBeginsOnMondayAndMayLieInTwoYears(t *testing.T) {
 	}
 }
 
-func TestAPlanThatRemovesAllOrTooLargeAShareIsImplausible(t *testing.T) {
-	now := at(t, "2026-06-07T12:00:00Z")
-	var all []retention.Copy
-	for n := range 10 {
-		all = append(all, good(fmt.Sprint("s", n), now.Add(-time.Duration(n+1)*time.Hour)))
+// row makes good copies of a source, an hour apart.
+func row(source string, n int, now time.Time) (all []retention.Copy) {
+	for i := range n {
+		c := good(fmt.Sprint(source, "-", i), now.Add(-time.Duration(i+1)*time.Hour))
+		c.Source = source
+		all = append(all, c)
 	}
+	return all
+}
+
+func TestAPlanThatRemovesAllOrTooLargeAShareOfASourceIsImplausible(t *testing.T) {
+	now := at(t, "2026-06-07T12:00:00Z")
 	for _, tc := range []struct {
-		rules retention.Rules
-		want  string
+		what   string
+		copies int
+		rules  retention.Rules
+		want   string
 	}{
-		{retention.Rules{Count: 5}, ""},
-		{retention.Rules{Count: 4}, "it removes 6 of 10 good copies, a larger share than 0.5"},
-		{retention.Rules{Count: 4, MaxShare: new(0.6)}, ""},
-		{retention.Rules{Count: 10, MaxShare: new(0.0)}, ""},
-		{retention.Rules{Age: 60, Floor: new(0), MaxShare: new(1.0)}, "it removes all good copies of data"},
-		{retention.Rules{Age: 60, MaxShare: new(1.0)}, ""},
+		{"half of them", 10, retention.Rules{Count: 5}, ""},
+		{"more than half", 10, retention.Rules{Count: 4}, "it removes 6 of 10 good copies of data, a larger share than 0.5"},
+		{"a share that is allowed", 10, retention.Rules{Count: 4, MaxShare: new(0.6)}, ""},
+		{"nothing", 10, retention.Rules{Count: 10, MaxShare: new(0.0)}, ""},
+		{"all", 10, retention.Rules{Age: 60, Floor: new(0), MaxShare: new(1.0)}, "it removes all good copies of data"},
+		{"all of a few", 2, retention.Rules{Age: 60, Floor: new(0)}, "it removes all good copies of data"},
+		{"all but the floor", 10, retention.Rules{Age: 60, MaxShare: new(1.0)}, ""},
+		{"the run of every day", 8, retention.Rules{Count: 7}, ""},
+		{"few, as on every day", 3, retention.Rules{Count: 1}, ""},
+		{"the run after a week without one", 14, retention.Rules{Count: 7}, ""},
+		{"a rule lowered from 10 to 3", 10, retention.Rules{Count: 3}, "it removes 7 of 10 good copies of data, a larger share than 0.5"},
 	} {
-		if got := plan(t, all, tc.rules, now).Implausible; got != tc.want {
-			t.Errorf("%+v: %q", tc.rules, got)
+		if got := plan(t, row("data", tc.copies, now), tc.rules, now).Implausible; got != tc.want {
+			t.Errorf("%s: %q", tc.what, got)
 		}
 	}
-	other := good("only", now.Add(-time.Hour))
-	other.Source = "other"
-	p := plan(t, append(all, other), retention.Rules{Age: 1800, Hourly: 0, Floor: new(0), Count: 0, MaxShare: new(1.0)}, now)
-	if p.Implausible == "" {
-		t.Error("two sources lose all")
+}
+
+func TestASourceThatLosesMostOfItsCopiesDoesNotHideBehindHealthyOnes(t *testing.T) {
+	now := at(t, "2026-06-07T12:00:00Z")
+	all := row("wiped", 10, now.Add(-30*time.Hour))
+	for n := range 20 {
+		all = append(all, row(fmt.Sprint("healthy-", n), 10, now)...)
+	}
+	got := plan(t, all, retention.Rules{Age: 24 * 3600}, now)
+	if got.Implausible != "it removes 9 of 10 good copies of wiped, a larger share than 0.5" || got.Remove != 9 {
+		t.Errorf("%d removals: %q", got.Remove, got.Implausible)
+	}
+}
+
+func TestAClaimThatIsMadeAgainDoesNotPushOutTheCopiesOfTheOneBefore(t *testing.T) {
+	now := at(t, "2026-06-07T12:00:00Z")
+	fresh, old := row("data", 3, now), row("data", 3, now.Add(-72*time.Hour))
+	for i := range 3 {
+		fresh[i].UID, old[i].UID, old[i].Name = "new", "old", fmt.Sprint("old-", i)
+	}
+	unknown := good("unlabeled", now.Add(-999*time.Hour))
+	got := plan(t, append(append(fresh, old...), unknown), retention.Rules{Count: 2}, now)
+	var names []string
+	for _, d := range got.Removals() {
+		names = append(names, d.Name)
+	}
+	if fmt.Sprint(names) != "[old-2 data-2]" {
+		t.Errorf("%v go:\n%s", names, reasons(got))
+	}
+	// By age, the floor of each stays.
+	if got = plan(t, append(append(fresh, old...), unknown), retention.Rules{Age: 24 * 3600}, now); !strings.Contains(reasons(got), "old-0: kept by floor 1") {
+		t.Error(reasons(got))
 	}
 }
 
@@ -163,6 +203,11 @@ func TestBadInputIsNamedByItsField(t *testing.T) {
 		var wrong *retention.FieldError
 		if _, err := retention.Make(nil, r, time.Now()); !errors.As(err, &wrong) || wrong.Field != field || r.Check() == nil {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, age := range []float64{1e-9, 59.9, -1, math.Inf(1), retention.MaxAge + 1} {
+		if err := (retention.Rules{Count: 1, Age: age}).Check(); err == nil || !strings.HasPrefix(err.Error(), "age must be between 60 and") {
+			t.Errorf("age %v: %v", age, err)
 		}
 	}
 	for _, zone := range []string{"Local", "../etc/passwd", "Europe/Berlin\x00", strings.Repeat("x", 1<<16)} {

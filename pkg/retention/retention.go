@@ -21,7 +21,8 @@ const (
 // Copy is one copy of a source.
 type Copy struct {
 	Name   string // unique among all copies
-	Source string // what it is a copy of
+	Source string // what it is a copy of, by name
+	UID    string // which of those that have had the name: each is a source of its own; empty: nobody knows
 	Taken  time.Time
 	State  State
 	// Pinned says that somebody wants it kept, whatever the rules say.
@@ -44,7 +45,8 @@ type Rules struct {
 	Zone string `json:"zone,omitempty"`
 	// Floor is how many of the newest good copies of each source stay in any case; nil: DefaultFloor.
 	Floor *int `json:"floor,omitempty"`
-	// MaxShare is the share of all good copies above which a plan is implausible; nil: DefaultMaxShare.
+	// MaxShare is the share of the good copies of a source above which a plan is implausible, if it removes at least
+	// FewRemoved of them; nil: DefaultMaxShare.
 	MaxShare *float64 `json:"max_share,omitempty"`
 }
 
@@ -52,7 +54,9 @@ type Rules struct {
 const (
 	DefaultFloor    = 1
 	DefaultMaxShare = 0.5
+	FewRemoved      = 4
 	MaxNumber       = 100_000
+	MinAge          = 60                       // seconds
 	MaxAge          = 100 * 365 * 24 * 60 * 60 // seconds
 )
 
@@ -87,8 +91,8 @@ func (r Rules) zone() (*time.Location, error) {
 		}
 		some = some || n.is > 0 && n.field != "floor" // which is no wish to keep, but a guard
 	}
-	if !(r.Age >= 0 && r.Age <= MaxAge) { // refuses NaN too
-		return nil, &FieldError{"age", fmt.Sprintf("must be between 0 and %d seconds", MaxAge)}
+	if r.Age != 0 && !(r.Age >= MinAge && r.Age <= MaxAge) { // refuses NaN too
+		return nil, &FieldError{"age", fmt.Sprintf("must be between %d and %d seconds, or 0 for no such rule", MinAge, MaxAge)}
 	}
 	if share := r.maxShare(); !(share >= 0 && share <= 1) {
 		return nil, &FieldError{"max_share", "must be between 0 and 1"}

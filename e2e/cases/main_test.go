@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"slipway.dev/slipway/e2e/perform"
 	"slipway.dev/slipway/e2e/rig"
 )
 
 func TestMain(m *testing.M) {
+	perform.Main()
 	code := rig.Main(m)
 	if totals.passed+totals.failed > 0 {
 		fmt.Printf("%d passed, %d failed\n", totals.passed, totals.failed)

@@ -1,6 +1,8 @@
 package volumes
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"slipway.dev/slipway/e2e/rig"
 	"slipway.dev/slipway/pkg/handler"
@@ -175,6 +178,115 @@ func TestADeletedSnapshotIsTrulyGone(t *testing.T) {
 	s.contentGone("gone")
 	r.expect(`"state":"deleted"`)
 	start("gone").expect(`"state":"was not there"`)
+}
+
+// unbound makes a snapshot whose status never came to name its content.
+func (s *stage) unbound(name, policy string) (uid string) {
+	s.Helper()
+	s.make("volumesnapshots", s.namespace, map[string]any{
+		"kind": "VolumeSnapshot", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"source": map[string]any{"persistentVolumeClaimName": "data"}},
+	})
+	return s.contentOf(name, "", policy)
+}
+
+// contentOf makes a content of a snapshot, by the name that the snapshot controller gives or another one.
+func (s *stage) contentOf(snapshot, name, policy string) (uid string) {
+	s.Helper()
+	found := s.snapshotUntil(snapshot, func(o *unstructured.Unstructured) bool { return o != nil })
+	if name == "" {
+		name = "snapcontent-" + string(found.GetUID())
+	}
+	s.make("volumesnapshotcontents", "", map[string]any{
+		"kind":     "VolumeSnapshotContent",
+		"metadata": map[string]any{"name": name, "finalizers": []any{"played.slipway.dev/content"}},
+		"spec": map[string]any{"deletionPolicy": policy, "volumeSnapshotRef": map[string]any{
+			"namespace": s.namespace, "name": snapshot, "uid": string(found.GetUID()),
+		}},
+	})
+	s.Cleanup(func() { s.drop("volumesnapshotcontents", "", name) })
+	return string(found.GetUID())
+}
+
+func TestTheContentOfASnapshotThatWasNeverBoundHasToBeGoneToo(t *testing.T) {
+	s := set(t)
+	s.claim("data", "1Gi")
+	start := func(name string) *run {
+		return s.start("volume.snapshot.delete", taskOne, `{"pvc":"data","snapshot":"`+name+`"}`)
+	}
+	s.unbound("kept", "Retain")
+	start("kept").expect("has the deletionPolicy Retain")
+	uid := s.unbound("gone", "Delete")
+	s.contentOf("gone", "odd-"+uid, "Delete")
+	r := start("gone")
+	r.says("waiting for content snapcontent-" + uid + " to be gone")
+	s.drop("volumesnapshotcontents", "", "snapcontent-"+uid)
+	r.says("waiting for content odd-" + uid + " to be gone")
+	s.drop("volumesnapshotcontents", "", "odd-"+uid)
+	r.expect(`"state":"deleted"`)
+	// An Attempt that finds the snapshot gone looks for the content, too.
+	uid = s.unbound("killed", "Delete")
+	s.killed("volume.snapshot.delete", taskOne, `{"pvc":"data","snapshot":"killed"}`, "delete.asked")
+	r = start("killed")
+	r.says("waiting for content snapcontent-" + uid + " to be gone")
+	s.drop("volumesnapshotcontents", "", "snapcontent-"+uid)
+	r.expect(`"state":"deleted"`)
+	// So does one that gives its own snapshot up.
+	taking := s.start("volume.snapshot", taskOne, `{"pvc":"data"}`)
+	name := volume.SnapshotName("data", taskOne)
+	uid = s.contentOf(name, "", "Delete")
+	taking.says("waiting for the snapshot controller")
+	taking.cancel(handler.ErrCanceled)
+	taking.says("waiting for content snapcontent-" + uid + " to be gone")
+	s.drop("volumesnapshotcontents", "", "snapcontent-"+uid)
+	if end := taking.ends(); strings.Contains(end, "leftover") {
+		t.Error(end)
+	}
+}
+
+func TestASnapshotSaysOfWhichClaimItIsAndOneMadeAgainIsAnother(t *testing.T) {
+	s := set(t)
+	uid := s.claim("data", "1Gi").UID
+	s.start("volume.snapshot", taskOne, `{"pvc":"data","rule":"default"}`)
+	found := s.snapshotUntil(volume.SnapshotName("data", taskOne), func(o *unstructured.Unstructured) bool { return o != nil })
+	if got := found.GetLabels()["slipway.dev/pvc-uid"]; got != string(uid) {
+		t.Errorf("it says %q, the claim is %s", got, uid)
+	}
+	for n := range 3 {
+		s.good(fmt.Sprint("old-", n), "db", time.Duration(n+90)*time.Hour, map[string]any{"slipway.dev/pvc-uid": "before"}, true)
+		s.good(fmt.Sprint("new-", n), "db", time.Duration(n+1)*time.Hour, map[string]any{"slipway.dev/pvc-uid": "now"}, true)
+	}
+	s.start("volume.snapshot.cleanup", taskOne, `{"rule":"default","keep":{"count":2}}`).expect(`"removed":2`, `"name":"old-2"`, `"name":"new-2"`)
+}
+
+func TestALongPlanIsStoredCompressedAndOldPlansOfOtherRulesGo(t *testing.T) {
+	s := set(t)
+	const many = 700
+	for n := range many {
+		s.good(fmt.Sprintf("copy-of-a-volume-with-a-name-that-is-rather-long-%04d", n), "data", time.Duration(n+1)*time.Hour, nil, true)
+	}
+	_, err := s.rig.Kube.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), volume.PlansName, types.MergePatchType,
+		[]byte(`{"data":{"default":"{}","old":"{\"at\":\"2020-01-01T00:00:00Z\"}","young":"{\"at\":\"2999-01-01T00:00:00Z\"}"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start("volume.snapshot.cleanup", taskOne, `{"rule":"default","keep":{"count":1}}`).expect("confirm: 699")
+	kept, err := s.rig.Kube.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), volume.PlansName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kept.Data) != 1 || kept.Data["young"] == "" || len(kept.BinaryData) != 1 {
+		t.Errorf("kept are %v", kept.Data)
+	}
+	unzip, err := gzip.NewReader(bytes.NewReader(kept.BinaryData["default"]))
+	var plan struct{ Decisions []struct{ Reason string } }
+	if err == nil {
+		err = json.NewDecoder(unzip).Decode(&plan)
+	}
+	if err != nil || len(plan.Decisions) != many {
+		t.Errorf("%d decisions are stored: %v", len(plan.Decisions), err)
+	}
+	s.start("volume.snapshot.cleanup", taskOne, `{"rule":"default","keep":{"count":2},"confirm":1,"dry_run":true}`).expect("it removes 698 of 700")
 }
 
 // good makes a snapshot as volume.snapshot would have, so old, ready and with its content.

@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,46 +23,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"slipway.dev/slipway/e2e/cluster/local"
+	"slipway.dev/slipway/e2e/perform"
 	"slipway.dev/slipway/e2e/rig"
-	"slipway.dev/slipway/manifests/rights"
 	"slipway.dev/slipway/pkg/handler"
 	"slipway.dev/slipway/runner/kinds/volume"
 )
 
-// performance is one run of a handler, as a process of its own that a test kills.
-type performance struct {
-	Kind, Namespace, Task, Params string
-	Server, Token                 string
-	CA                            []byte
-}
-
-const performVariable = "TEST_PERFORM"
-
 func TestMain(m *testing.M) {
-	if text := os.Getenv(performVariable); text != "" {
-		perform(text)
-	}
+	perform.Main()
 	os.Exit(rig.Main(m))
-}
-
-// perform runs a handler and exits.
-func perform(text string) {
-	var p performance
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		panic(err)
-	}
-	all := volume.On(func() (dynamic.Interface, error) {
-		return volume.Connect(&rest.Config{Host: p.Server, BearerToken: p.Token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA}})
-	})
-	result, err := all[p.Kind](context.Background(), handler.Task{
-		ID: p.Task, Kind: p.Kind, Namespace: p.Namespace, Attempt: 1, Params: json.RawMessage(p.Params), Stdout: os.Stderr,
-	})
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	fmt.Printf("%+v\n", result)
-	os.Exit(0)
 }
 
 var snapshotGroup = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
@@ -182,13 +149,7 @@ func (s *stage) playSnapshot(name, status string) {
 // as is the cluster as the account of a kind sees it.
 func (s *stage) as(kind string) *rest.Config {
 	s.Helper()
-	answer, err := s.rig.Kube.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.Context(), rights.Account(kind), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatalf("make a token for kind %s: %v", kind, err)
-	}
-	config := rest.AnonymousClientConfig(s.rig.Config)
-	config.BearerToken = answer.Status.Token
-	return config
+	return perform.As(s, s.rig.Config, s.rig.Kube, s.namespace, kind)
 }
 
 // run is a handler at work.
@@ -219,13 +180,22 @@ func (r *run) text() string {
 // start runs a handler under the account of its kind.
 func (s *stage) start(kind, task, params string) *run {
 	s.Helper()
+	return s.attempt(1, nil, kind, task, params)
+}
+
+// attempt runs a later one; with a cause, one that is told to stop before its first step.
+func (s *stage) attempt(number int, stop error, kind, task, params string) *run {
+	s.Helper()
 	config := s.as(kind)
 	ctx, cancel := context.WithCancelCause(s.Context())
+	if stop != nil {
+		cancel(stop)
+	}
 	r := &run{stage: s, cancel: cancel, done: make(chan struct{})}
 	all := volume.On(func() (dynamic.Interface, error) { return volume.Connect(config) })
 	go func() {
 		defer close(r.done)
-		r.result, r.err = all[kind](ctx, handler.Task{ID: task, Kind: kind, Namespace: s.namespace, Attempt: 1, Params: json.RawMessage(params), Stdout: r})
+		r.result, r.err = all[kind](ctx, handler.Task{ID: task, Kind: kind, Namespace: s.namespace, Attempt: number, Params: json.RawMessage(params), Stdout: r})
 	}()
 	s.Cleanup(func() { cancel(handler.ErrStale); <-r.done })
 	return r
@@ -279,21 +249,7 @@ func (r *run) expect(texts ...string) {
 // killed runs a handler as a process that dies by SIGKILL at a step.
 func (s *stage) killed(kind, task, params, step string) {
 	s.Helper()
-	config := s.as(kind)
-	text, err := json.Marshal(performance{
-		Kind: kind, Namespace: s.namespace, Task: task, Params: params, Server: config.Host, Token: config.BearerToken, CA: config.CAData,
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = []string{performVariable + "=" + string(text), "SLIPWAY_KILL_AT=" + step}
-	out, err := cmd.CombinedOutput()
-	if err == nil || cmd.ProcessState.String() != "signal: killed" || ctx.Err() != nil {
-		s.Fatalf("at %s it was not killed: %v\n%s", step, err, out)
-	}
+	perform.Run{Kind: kind, Namespace: s.namespace, Task: task, Params: params, Attempt: 1, Config: s.as(kind)}.Killed(s, step)
 }
 
 // snapshots lists the names of all snapshots of the namespace.

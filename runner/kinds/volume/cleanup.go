@@ -3,30 +3,13 @@ package volume
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"slipway.dev/slipway/pkg/handler"
 	"slipway.dev/slipway/pkg/retention"
-)
-
-// PlansName is the ConfigMap of a namespace that holds the newest plan of each rule, by the rule's name. `slipway namespace
-// enable` makes it.
-const PlansName = "slipway-retention-plans"
-
-// Bounds of a cleanup.
-const (
-	goneWithin = 2 * time.Minute // for one snapshot, before the next is looked at
-	// maxPlan keeps a plan small enough for a ConfigMap that holds those of several rules.
-	maxPlan   = 400 << 10
-	maxListed = 200 // in the result; the plan has all
 )
 
 // Cleaned is the result of volume.snapshot.cleanup.
@@ -88,7 +71,8 @@ func (w *world) cleanup(ctx context.Context) (any, error) {
 	if plan.Implausible != "" && p.Confirm < plan.Remove {
 		return nil, permanent(reasonConfirm, "the plan looks like a mistake: %s. Read it in %s; to carry it out, run this once with confirm: %d", plan.Implausible, out.PlanIn, plan.Remove)
 	}
-	return w.carryOut(ctx, plan, all, going, out)
+	s := &sweep{world: w, plan: plan, read: all.read, going: going, out: out}
+	return s.carryOut(ctx)
 }
 
 // show prints the whole plan into the pod's log.
@@ -141,7 +125,7 @@ func (w *world) copies(ctx context.Context, rule string) (all inventory, going [
 func (s *snap) copy(rule string) retention.Copy {
 	labels := s.Metadata.Labels
 	c := retention.Copy{
-		Name: s.Metadata.Name, Source: s.Spec.Source.PVC, State: retention.Unready, Pinned: s.pinned(),
+		Name: s.Metadata.Name, Source: s.Spec.Source.PVC, UID: labels[labelPVC], State: retention.Unready, Pinned: s.pinned(),
 		Foreign: labels[labelManager] != manager || labels[labelRule] != rule || s.Spec.Source.PVC == "",
 	}
 	switch {
@@ -156,84 +140,6 @@ func (s *snap) copy(rule string) retention.Copy {
 		c.Taken = s.Status.Created.Time
 	}
 	return c
-}
-
-// keepPlan stores the whole plan, before anything is removed by it.
-func (w *world) keepPlan(ctx context.Context, rule string, plan retention.Plan) error {
-	raw, err := json.Marshal(struct {
-		Task    string    `json:"task"`
-		Attempt int       `json:"attempt"`
-		At      time.Time `json:"at"`
-		retention.Plan
-	}{w.task.ID, w.task.Attempt, w.now().UTC().Truncate(time.Second), plan})
-	if err != nil {
-		return err
-	}
-	if len(raw) > maxPlan {
-		return fmt.Errorf("it has %d KiB, at most %d can be kept: split the rule", len(raw)>>10, maxPlan>>10)
-	}
-	err = w.patch(ctx, w.in(configMaps), PlansName, "", map[string]any{"data": map[string]any{rule: string(raw)}})
-	if missing(err) {
-		return fmt.Errorf("there is no ConfigMap %s: enable the namespace anew: %w", PlansName, err)
-	}
-	return err
-}
-
-// carryOut removes one snapshot after the other, each only as it was planned, and sees it gone.
-func (w *world) carryOut(ctx context.Context, plan retention.Plan, all inventory, going []*unstructured.Unstructured, out Cleaned) (any, error) {
-	for _, deleted := range going { // of an earlier Attempt
-		if err := w.goneSoon(ctx, deleted); err != nil {
-			out.Left = append(out.Left, fmt.Sprintf("%s is still being deleted: %v", deleted.GetName(), err))
-		}
-	}
-	removals := plan.Removals()
-	for i, d := range removals {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%d of %d removed, %d left as they were: %w", out.Removed, plan.Remove, len(removals)-i, context.Cause(ctx))
-		}
-		w.say(int64(i), int64(len(removals)), "removing %s: %s", d.Name, d.Reason)
-		err := w.removePlanned(ctx, all.read[d.Name])
-		if err != nil {
-			out.Left = append(out.Left, fmt.Sprintf("%s: %v", d.Name, err))
-			w.log("%s is left: %v", d.Name, err)
-			continue
-		}
-		out.Removed++
-		out.Removals = append(out.Removals, d)
-		step("cleanup.removed")
-	}
-	out.Removals = first(out.Removals)
-	w.say(int64(len(removals)), int64(len(removals)), "%d of %d removed, %d good ones are left", out.Removed, plan.Remove, plan.Good-out.Removed)
-	if len(out.Left) > 0 {
-		return nil, failure(reasonIncomplete, "%d of %d removed; left: %s", out.Removed, plan.Remove, strings.Join(out.Left, "; "))
-	}
-	return out, nil
-}
-
-// removePlanned removes a snapshot that is as it was when the plan was made.
-func (w *world) removePlanned(ctx context.Context, planned *unstructured.Unstructured) error {
-	var is snap
-	if err := read(planned, &is); err != nil {
-		return err
-	}
-	if err := w.mayGo(ctx, &is); err != nil {
-		return err
-	}
-	err := w.remove(ctx, w.in(snapshots), planned, true)
-	if apierrors.IsConflict(err) {
-		return errors.New("it has changed since the plan was made; the next run looks at it anew")
-	}
-	if err != nil {
-		return fmt.Errorf("delete: %w", err)
-	}
-	return w.goneSoon(ctx, planned)
-}
-
-// goneSoon waits a while for one snapshot.
-func (w *world) goneSoon(ctx context.Context, deleted *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, goneWithin, fmt.Errorf("it is not gone after %v", goneWithin))
-	defer cancel()
-	return w.gone(ctx, deleted)
 }
 
 func first(all []retention.Decision) []retention.Decision { return all[:min(len(all), maxListed)] }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Deleted is the result of volume.snapshot.delete.
@@ -24,35 +26,62 @@ func (w *world) deleteSnapshot(ctx context.Context) (any, error) {
 	if err := w.task.Decode(&p); err != nil {
 		return nil, err
 	}
-	found, err := w.get(ctx, w.in(snapshots), p.Snapshot)
+	found, err := w.askGone(ctx, p.Snapshot, p.PVC)
 	if err != nil {
-		return nil, fmt.Errorf("read snapshot %s: %w", p.Snapshot, err)
+		return nil, err
 	}
 	if found == nil {
 		return w.without(ctx, p.Snapshot)
+	}
+	if err := w.gone(ctx, found); err != nil {
+		return nil, stillGoing(p.Snapshot, err)
+	}
+	result, err := w.without(ctx, p.Snapshot) // whatever their names, and whether or not the snapshot ever knew of them
+	if err != nil {
+		return nil, err
 	}
 	var is snap
 	if err := read(found, &is); err != nil {
 		return nil, err
 	}
-	if of := is.Spec.Source.PVC; of != p.PVC {
-		return nil, permanent(reasonRefused, "snapshot %s is not of PVC %s but of %s", p.Snapshot, p.PVC, cmp.Or(of, "a content that was given"))
-	}
-	if is.Metadata.DeletionTimestamp == nil { // else somebody has, or an earlier Attempt
+	w.say(1, 1, "snapshot %s and its content are gone", p.Snapshot)
+	return Deleted{State: "deleted", Snapshot: p.Snapshot, Content: cmp.Or(is.Status.Content, result.Content)}, nil
+}
+
+// askGone asks for the deletion of a snapshot as it was looked at: a pin that is set meanwhile holds. Nil: there is none.
+func (w *world) askGone(ctx context.Context, name, of string) (*unstructured.Unstructured, error) {
+	for try := 0; ; try++ {
+		found, err := w.get(ctx, w.in(snapshots), name)
+		if err != nil {
+			return nil, fmt.Errorf("read snapshot %s: %w", name, err)
+		}
+		if found == nil {
+			return nil, nil
+		}
+		var is snap
+		if err := read(found, &is); err != nil {
+			return nil, err
+		}
+		if pvc := is.Spec.Source.PVC; pvc != of {
+			return nil, permanent(reasonRefused, "snapshot %s is not of PVC %s but of %s", name, of, cmp.Or(pvc, "a content that was given"))
+		}
+		if is.Metadata.DeletionTimestamp != nil { // somebody has, or an earlier Attempt
+			return found, nil
+		}
 		if err := w.mayGo(ctx, &is); err != nil {
 			return nil, err
 		}
-		w.log("deleting snapshot %s", p.Snapshot)
-		if err := w.remove(ctx, w.in(snapshots), found, false); err != nil {
-			return nil, fmt.Errorf("delete snapshot %s: %w", p.Snapshot, err)
+		w.log("deleting snapshot %s", name)
+		err = w.remove(ctx, w.in(snapshots), found, true)
+		if apierrors.IsConflict(err) && try < mostConflicts {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("delete snapshot %s: %w", name, err)
 		}
 		step("delete.asked")
+		return found, nil
 	}
-	if err := w.gone(ctx, found); err != nil {
-		return nil, stillGoing(p.Snapshot, err)
-	}
-	w.say(1, 1, "snapshot %s and its content are gone", p.Snapshot)
-	return Deleted{State: "deleted", Snapshot: p.Snapshot, Content: is.Status.Content}, nil
 }
 
 // stillGoing says that a deletion, which Kubernetes never takes back, goes on.
@@ -73,12 +102,9 @@ func (w *world) mayGo(ctx context.Context, is *snap) error {
 	if by := users[name]; by != "" {
 		return failure(reasonInUse, "snapshot %s is in use by PVC %s", name, by)
 	}
-	if is.Status.Content == "" {
-		return nil
-	}
-	found, err := w.get(ctx, w.api.Resource(contents), is.Status.Content)
+	found, err := w.get(ctx, w.api.Resource(contents), is.content())
 	if err != nil {
-		return fmt.Errorf("read content %s: %w", is.Status.Content, err)
+		return fmt.Errorf("read content %s: %w", is.content(), err)
 	}
 	if found == nil {
 		return nil
@@ -88,7 +114,7 @@ func (w *world) mayGo(ctx context.Context, is *snap) error {
 		return err
 	}
 	if c.Spec.Policy == "Retain" {
-		return permanent(reasonRefused, "content %s of snapshot %s has the deletionPolicy Retain: deleting the snapshot would leave it behind", is.Status.Content, name)
+		return permanent(reasonRefused, "content %s of snapshot %s has the deletionPolicy Retain: deleting the snapshot would leave it behind", is.content(), name)
 	}
 	return nil
 }
@@ -114,20 +140,16 @@ func (w *world) users(ctx context.Context) (map[string]string, error) {
 	return by, nil
 }
 
-// without ends the deletion of a snapshot that is not there: an earlier Attempt may have deleted it, and its content still
-// be going.
-func (w *world) without(ctx context.Context, name string) (any, error) {
+// without ends the deletion of a snapshot that is not there any more: its contents may still be going.
+func (w *world) without(ctx context.Context, name string) (Deleted, error) {
+	state := Deleted{State: "was not there", Snapshot: name}
 	of, err := w.contentsOf(ctx, name)
 	if err != nil {
-		return nil, err
+		return state, err
 	}
-	state := Deleted{State: "was not there", Snapshot: name}
 	for _, c := range of {
-		if c.Metadata.DeletionTimestamp == nil {
-			return nil, permanent(reasonLeftover, "snapshot %s is gone, its content %s is kept (deletionPolicy %s)", name, c.Metadata.Name, c.Spec.Policy)
-		}
-		if err := w.contentGone(ctx, c.Metadata.Name, ""); err != nil {
-			return nil, stillGoing(name, err)
+		if err := w.contentGone(ctx, c.Metadata.Name, c.Spec.Of.UID); err != nil {
+			return state, stillGoing(name, err)
 		}
 		state.State, state.Content = "deleted", c.Metadata.Name
 	}

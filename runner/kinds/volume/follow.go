@@ -18,31 +18,64 @@ import (
 type look func(*unstructured.Unstructured) (enough bool, err error)
 
 // follow shows an object and each change of it, and reads it anew every rereadEvery, until look has seen enough. Trouble
-// of the API server is waited out and said; the error is look's, the server's refusal, or the cause that ended ctx.
+// of the API server, that look met too, is waited out and said; the error is look's, the server's refusal, or the cause
+// that ended ctx.
 func (w *world) follow(ctx context.Context, from dynamic.ResourceInterface, name string, see look) error {
 	for pause := firstPause; ; {
-		found, err := w.get(ctx, from, name)
+		began := time.Now()
+		enough, err := w.lookOn(ctx, from, name, see)
+		var passes *troubleError
 		switch {
-		case err == nil:
-			pause = firstPause
-			enough, err := see(found)
-			if !enough && err == nil {
-				enough, err = w.watch(ctx, from, name, found, see)
+		case errors.As(err, &passes):
+			if ctx.Err() == nil {
+				w.say(0, 0, "%v", passes)
 			}
-			if enough || err != nil {
-				return err
-			}
-		case !passing(err):
+		case enough || err != nil:
 			return err
-		case ctx.Err() == nil:
-			w.say(0, 0, "the API server does not answer: %v", err)
 		}
-		// Also after a watch that broke off at once.
+		if time.Since(began) >= longestPause { // else the watch broke off at once, and may again
+			pause = firstPause
+		}
 		if !wait(ctx, pause) {
 			return &stoppedError{cause: context.Cause(ctx), waiting: w.said}
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// lookOn shows an object as it is, and its changes while the watch lasts.
+func (w *world) lookOn(ctx context.Context, from dynamic.ResourceInterface, name string, see look) (enough bool, err error) {
+	found, err := w.get(ctx, from, name)
+	if err != nil {
+		return false, again(err)
+	}
+	if enough, err = see(found); enough || err != nil {
+		return enough, err
+	}
+	return w.watch(ctx, from, name, found, see)
+}
+
+// troubleError is trouble that passes.
+type troubleError struct{ cause error }
+
+// Error tells it from a refusal.
+func (e *troubleError) Error() string {
+	if apierrors.IsConflict(e.cause) || missing(e.cause) {
+		return "somebody changes it at the same time: " + e.cause.Error()
+	}
+	return "the API server does not answer: " + e.cause.Error()
+}
+
+// Unwrap gives the cause.
+func (e *troubleError) Unwrap() error { return e.cause }
+
+// again marks an error of a call after which the object has to be looked at anew: follow waits it out. A refusal stays
+// what it is.
+func again(err error) error {
+	if err == nil || !passing(err) && !apierrors.IsConflict(err) && !missing(err) {
+		return err
+	}
+	return &troubleError{cause: err}
 }
 
 // stoppedError is the end of a wait: why it was ended, and what was waited for.
@@ -84,7 +117,7 @@ func (w *world) watch(ctx context.Context, from dynamic.ResourceInterface, name 
 	defer cancel()
 	stream, err := from.Watch(ctx, o)
 	if err != nil {
-		return false, refusal(err)
+		return false, again(err)
 	}
 	defer stream.Stop()
 	due := time.NewTimer(rereadEvery)
@@ -114,14 +147,6 @@ func (w *world) watch(ctx context.Context, from dynamic.ResourceInterface, name 
 }
 
 func missing(err error) bool { return apierrors.IsNotFound(err) }
-
-// refusal is err where asking again would not help.
-func refusal(err error) error {
-	if passing(err) {
-		return nil
-	}
-	return err
-}
 
 // passing tells trouble of the connection or the server from an answer.
 func passing(err error) bool {

@@ -3,12 +3,8 @@ package volume
 import (
 	"cmp"
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"slipway.dev/slipway/pkg/handler"
 )
 
 // Modified is the result of volume.modify.
@@ -27,22 +23,19 @@ func (w *world) modify(ctx context.Context) (any, error) {
 	if err := w.task.Decode(&p); err != nil {
 		return nil, err
 	}
-	m := &change{world: w, name: p.PVC, class: p.Class}
+	m := &change{wish: &wish{world: w, name: p.PVC, key: markModify, reason: reasonMayChange, verb: "change"}, class: p.Class}
 	result, err := m.carryOut(ctx)
-	if err == nil {
-		return result, nil
+	if err != nil {
+		return m.end(ctx, err, m.back)
 	}
-	return m.putBack(ctx, err)
+	m.fulfilled(ctx)
+	return result, nil
 }
 
 // change is one wish for another class.
 type change struct {
-	*world
-	name, class string
-
-	asked bool
-	from  string // the class that the volume had
-	last  *claim
+	*wish
+	class string
 }
 
 func (m *change) carryOut(ctx context.Context) (any, error) {
@@ -50,40 +43,40 @@ func (m *change) carryOut(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.from, m.last = deref(c.Status.Class), c
+	m.last = c
+	from := m.from()
 	if m.met() {
+		if m.mine() { // an earlier Attempt asked
+			return m.changed(from), nil
+		}
 		return Modified{State: "already met", Class: m.class}, nil
 	}
-	for try := 0; deref(m.last.Spec.Class) != m.class; try++ {
-		m.asked = true
-		err := m.patch(ctx, m.in(claims), m.name, m.last.Metadata.ResourceVersion, ofClass(m.class))
-		if err == nil {
-			m.log("asked for class %s, the volume has %s", m.class, cmp.Or(m.from, "none"))
-			break
-		}
-		if !apierrors.IsConflict(err) || try == 5 {
-			if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-				m.asked = false
-				return nil, handler.Permanent(fmt.Errorf("ask for class %s: %w", m.class, err), reasonRefused)
-			}
-			return nil, fmt.Errorf("ask for class %s: %w", m.class, err)
-		}
-		if m.last, err = m.readClaim(ctx, m.name); err != nil {
-			return nil, err
-		}
-	}
-	m.asked = true
-	step("modify.asked")
-	err = m.follow(ctx, m.in(claims), m.name, func(found *unstructured.Unstructured) (bool, error) { return m.see(ctx, found) })
-	if err != nil {
+	stands := func() bool { return deref(m.last.Spec.Class) == m.class }
+	if err := m.ask(ctx, ofClass(m.class), from, "class "+m.class+" in place of "+cmp.Or(from, "none"), stands); err != nil {
 		return nil, err
 	}
-	return Modified{State: "changed", Class: m.class, From: m.from}, nil
+	step("modify.asked")
+	var result any
+	err = m.follow(ctx, m.in(claims), m.name, func(found *unstructured.Unstructured) (bool, error) {
+		result, err = m.see(ctx, found)
+		return result != nil, err
+	})
+	return result, err
 }
 
-func ofClass(name string) map[string]any {
-	return map[string]any{"spec": map[string]any{"volumeAttributesClassName": name}}
+// from is the class that the volume had before this Task first asked for another.
+func (m *change) from() string {
+	if by, class := m.last.mark(m.key); by == m.task.ID {
+		return class
+	}
+	return deref(m.last.Status.Class)
 }
+
+func (m *change) changed(from string) Modified {
+	return Modified{State: "changed", Class: m.class, From: from}
+}
+
+func ofClass(name string) map[string]any { return map[string]any{"volumeAttributesClassName": name} }
 
 // met says that the volume has the class and nothing is pending.
 func (m *change) met() bool {
@@ -92,38 +85,40 @@ func (m *change) met() bool {
 	return deref(s.Class) == m.class && deref(m.last.Spec.Class) == m.class && s.Modifying == nil && !changing
 }
 
-func (m *change) see(ctx context.Context, found *unstructured.Unstructured) (bool, error) {
-	if found == nil {
-		return false, permanent(reasonMissing, "PVC %s was deleted while its class was changed", m.name)
+// see looks at the claim as it is now: a result or an error says that there is nothing more to wait for.
+func (m *change) see(ctx context.Context, found *unstructured.Unstructured) (any, error) {
+	if m.gone = found == nil; m.gone {
+		return nil, permanent(reasonMissing, "PVC %s was deleted while its class was changed", m.name)
 	}
 	c := &claim{}
 	if err := read(found, c); err != nil {
-		return false, err
+		return nil, err
 	}
+	from := m.from()
 	m.last = c
 	if err := c.usable(); err != nil {
-		return false, err
+		return nil, err
 	}
 	if m.met() {
-		return true, nil
+		return m.changed(from), nil
 	}
 	if is := deref(c.Spec.Class); is != m.class {
-		return false, permanent(reasonRefused, "somebody else asks for class %s now", cmp.Or(is, "none"))
+		return nil, permanent(reasonRefused, "somebody else asks for class %s now", cmp.Or(is, "none"))
 	}
 	trouble := m.trouble(ctx)
 	if c.Status.Modifying == nil {
-		m.say(0, 1, "class %s, waiting for the resizer to look at class %s%s", cmp.Or(m.from, "none"), m.class, after(trouble))
-		return false, nil
+		m.say(0, 1, "class %s, waiting for the resizer to look at class %s%s", cmp.Or(from, "none"), m.class, after(trouble))
+		return nil, nil
 	}
-	switch s := c.Status.Modifying; s.Status {
-	case "Infeasible":
-		return false, permanent(reasonDriver, "the driver cannot: %s", cmp.Or(trouble, "class "+s.Target+" is infeasible"))
-	case "Pending":
-		m.say(0, 1, "class %s, waiting for class %s, which is missing or cannot be used%s", cmp.Or(m.from, "none"), m.class, after(trouble))
+	switch s := c.Status.Modifying; {
+	case s.Status == "Infeasible" && s.Target == m.class: // else that was another wish
+		return nil, permanent(reasonDriver, "the driver cannot: %s", cmp.Or(trouble, "class "+s.Target+" is infeasible"))
+	case s.Status == "Pending":
+		m.say(0, 1, "class %s, waiting for class %s, which is missing or cannot be used%s", cmp.Or(from, "none"), m.class, after(trouble))
 	default:
-		m.say(0, 1, "class %s, waiting for the driver to apply class %s%s", cmp.Or(m.from, "none"), s.Target, after(trouble))
+		m.say(0, 1, "class %s, waiting for the driver to apply class %s%s", cmp.Or(from, "none"), s.Target, after(trouble))
 	}
-	return false, nil
+	return nil, nil
 }
 
 func after(trouble string) string {
@@ -140,56 +135,29 @@ func (m *change) trouble(ctx context.Context) string {
 	return m.warning(ctx, m.last.Metadata)
 }
 
-// putBack ends a change that failed.
-func (m *change) putBack(ctx context.Context, failed error) (any, error) {
-	settle, cancel, ok := settling(ctx)
-	defer cancel()
-	if !ok || !m.asked {
-		return nil, failed
-	}
-	var stop error
-	for range 5 {
-		found, err := m.get(settle, m.in(claims), m.name)
-		if err != nil || found == nil {
-			return nil, m.left(failed, "may still change", err)
+// back puts the class of before back, and looks on until that is what the resizer works at.
+func (m *change) back(ctx context.Context) (enough bool, err error) {
+	old := m.from()
+	switch asks := deref(m.last.Spec.Class); {
+	case m.met():
+		m.result = m.changed(old) // it came to its end meanwhile
+	case asks == m.class && old == "":
+		m.goesOn = "may still change to class " + m.class + ": a claim never goes back to no class"
+	case asks == m.class:
+		m.goesOn = "may still change to class " + m.class
+		if err := m.amend(ctx, ofClass(old), m.markOf(old)); err != nil {
+			return false, again(err)
 		}
-		c := &claim{}
-		if err := read(found, c); err != nil {
-			return nil, m.left(failed, "may still change", err)
-		}
-		m.last = c
-		if m.met() {
-			return Modified{State: "changed", Class: m.class, From: m.from}, nil // it came to its end meanwhile
-		}
-		if deref(c.Spec.Class) != m.class {
-			return nil, failed // somebody else wants something else
-		}
-		old := deref(c.Status.Class)
-		if old == "" {
-			return nil, m.left(failed, "may still change to class "+m.class+": a claim never goes back to no class", nil)
-		}
-		stop = m.patch(settle, m.in(claims), m.name, c.Metadata.ResourceVersion, ofClass(old))
-		if stop == nil {
-			m.log("the claim asks for class %s again", old)
-			if s := c.Status.Modifying; s != nil && s.Status == "InProgress" {
-				return nil, m.left(failed, "may still change to class "+m.class+" before it goes back to "+old+": the driver has not answered", nil)
-			}
-			return nil, failed
-		}
-		if !apierrors.IsConflict(stop) {
-			break
+		m.log("the claim asks for class %s again", old)
+		return false, nil // the watch shows what comes of it
+	case asks == old:
+		if s := m.last.Status.Modifying; s != nil && s.Status == "InProgress" && s.Target == m.class {
+			m.goesOn = "may still change to class " + m.class + " before it goes back to " + old + ": the driver has not answered"
+			m.say(0, 0, "the claim asks for class %s again; waiting for the resizer to give up class %s", old, m.class)
+			return false, nil
 		}
 	}
-	return nil, m.left(failed, "may still change to class "+m.class, stop)
-}
-
-func (m *change) left(failed error, goesOn string, why error) error {
-	text := "failed, " + goesOn + ": " + failed.Error()
-	if why != nil {
-		text += " (put the class back: " + why.Error() + ")"
-	}
-	m.log("%s", text)
-	return failure(reasonMayChange, "%s", text)
+	return true, nil // else somebody else wants something else
 }
 
 func deref(s *string) string {

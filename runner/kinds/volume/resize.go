@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -35,23 +34,20 @@ func (w *world) resize(ctx context.Context) (any, error) {
 	if err != nil || want.Sign() <= 0 {
 		return nil, permanent(handler.ReasonParams, "size %q is no quantity above zero", p.Size)
 	}
-	g := &growth{world: w, name: p.PVC, want: want}
+	g := &growth{wish: &wish{world: w, name: p.PVC, key: markResize, reason: reasonMayGrow, verb: "grow"}, want: want}
 	result, err := g.grow(ctx)
-	if err == nil {
-		return result, nil
+	if err != nil {
+		return g.end(ctx, err, g.back)
 	}
-	return g.takeBack(ctx, err)
+	g.fulfilled(ctx)
+	return result, nil
 }
 
 // growth is one wish for a larger volume.
 type growth struct {
-	*world
-	name string
+	*wish
 	want resource.Quantity
-
-	asked bool // the wish stands, or may stand, in the claim
-	last  *claim
-	pods  string // that have it mounted, as last looked at
+	pods string // that have it mounted, as last looked at
 }
 
 func (g *growth) grow(ctx context.Context) (any, error) {
@@ -64,10 +60,13 @@ func (g *growth) grow(ctx context.Context) (any, error) {
 	if actual, requested := c.actual(), c.requested(); g.want.Cmp(actual) < 0 && g.want.Cmp(requested) < 0 {
 		return nil, permanent(reasonRefused, "PVC %s has %s: a volume cannot shrink to %s", g.name, &actual, &g.want)
 	}
-	if c.settled() && atLeast(c.actual(), g.want) {
+	if g.met() {
+		if g.mine() { // an earlier Attempt asked
+			return g.sizes("grown", ""), nil
+		}
 		return g.sizes("already met", ""), nil
 	}
-	if err := g.ask(ctx); err != nil {
+	if err := g.ask(ctx, request(g.want), "", quantity(g.want), g.stands); err != nil {
 		return nil, err
 	}
 	step("resize.asked")
@@ -79,41 +78,23 @@ func (g *growth) grow(ctx context.Context) (any, error) {
 	return result, err
 }
 
-// ask writes the wish into the claim, against whoever changes it meanwhile.
-func (g *growth) ask(ctx context.Context) error {
-	for try := 0; ; try++ {
-		c := g.last
-		// A wish that is not met and larger than this one is lowered: Kubernetes takes anything above what there is.
-		if requested := c.requested(); requested.Cmp(g.want) == 0 || atLeast(c.actual(), g.want) {
-			g.asked = requested.Cmp(g.want) == 0
-			return nil
-		}
-		g.asked = true // also if the answer gets lost
-		err := g.patch(ctx, g.in(claims), g.name, c.Metadata.ResourceVersion, request(g.want))
-		switch {
-		case err == nil:
-			g.log("asked for %s, the volume has %s", &g.want, quantity(c.actual()))
-			return nil
-		case apierrors.IsConflict(err) && try < 5:
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-			g.asked = false
-			return handler.Permanent(fmt.Errorf("ask for %s: %w", &g.want, err), reasonRefused)
-		default:
-			return fmt.Errorf("ask for %s: %w", &g.want, err)
-		}
-		if g.last, err = g.readClaim(ctx, g.name); err != nil {
-			return err
-		}
-	}
+// met says that the volume has the size and nothing is pending on it.
+func (g *growth) met() bool { return g.last.settled() && atLeast(g.last.actual(), g.want) }
+
+// stands says that there is nothing to ask for: the claim does, or the volume has it. A wish that is not met and larger
+// than this one is lowered: Kubernetes takes anything above what there is.
+func (g *growth) stands() bool {
+	requested := g.last.requested()
+	return requested.Cmp(g.want) == 0 || atLeast(g.last.actual(), g.want)
 }
 
 func request(q resource.Quantity) map[string]any {
-	return map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{storage: q.String()}}}}
+	return map[string]any{"resources": map[string]any{"requests": map[string]any{storage: q.String()}}}
 }
 
 // see looks at the claim as it is now: a result or an error says that there is nothing more to wait for.
 func (g *growth) see(ctx context.Context, found *unstructured.Unstructured) (any, error) {
-	if found == nil {
+	if g.gone = found == nil; g.gone {
 		return nil, permanent(reasonMissing, "PVC %s was deleted while it grew", g.name)
 	}
 	c := &claim{}
@@ -124,7 +105,7 @@ func (g *growth) see(ctx context.Context, found *unstructured.Unstructured) (any
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	if c.settled() && atLeast(c.actual(), g.want) {
+	if g.met() {
 		return g.sizes("grown", ""), nil
 	}
 	if requested := c.requested(); requested.Cmp(g.want) < 0 && !atLeast(c.actual(), g.want) {
@@ -142,7 +123,7 @@ func (g *growth) see(ctx context.Context, found *unstructured.Unstructured) (any
 		}
 		mounted, err := g.mountedBy(ctx, g.name)
 		if err != nil {
-			return nil, err
+			return nil, again(err)
 		}
 		if g.pods = strings.Join(mounted, ", "); len(mounted) == 0 {
 			return g.atNextMount(), nil
@@ -209,86 +190,84 @@ func (g *growth) trouble(ctx context.Context) string {
 	return g.warning(ctx, g.last.Metadata)
 }
 
-// takeBack ends a growth that failed: what stands in the claim goes back to the least that Kubernetes takes, and where
-// something may go on all the same, the error says so.
-func (g *growth) takeBack(ctx context.Context, failed error) (any, error) {
-	settle, cancel, ok := settling(ctx)
-	defer cancel()
-	if !ok || !g.asked {
-		return nil, failed
-	}
-	g.say(0, 0, "taking the wish for %s back", &g.want)
-	var stop error
-	for range 5 {
-		found, err := g.get(settle, g.in(claims), g.name)
-		if err != nil || found == nil {
-			return nil, g.left(failed, "may still grow", err)
-		}
-		c := &claim{}
-		if err := read(found, c); err != nil {
-			return nil, g.left(failed, "may still grow", err)
-		}
-		g.last = c
-		if c.settled() && atLeast(c.actual(), g.want) {
-			return g.sizes("grown", ""), nil // it came to its end meanwhile
-		}
-		if requested := c.requested(); requested.Cmp(g.want) != 0 {
-			return nil, failed // somebody else wants something else
-		}
-		least, why := lowered(c, g.want)
-		if least.IsZero() {
-			return nil, g.left(failed, why, nil)
-		}
-		stop = g.patch(settle, g.in(claims), g.name, c.Metadata.ResourceVersion, request(least))
-		switch {
-		case stop == nil && why != "":
-			return nil, g.left(failed, why, nil)
-		case stop == nil:
-			actual := c.actual()
-			g.log("the claim asks for %s again, the least above %s; a driver that rounds may grow it by one step", &least, &actual)
-			return nil, failed
-		case !apierrors.IsConflict(stop):
-			return nil, g.left(failed, "may still grow to "+g.want.String(), stop)
+// back lowers the wish to the least that Kubernetes takes, and looks on until that is what the resizer works at: one that
+// began again has forgotten the driver's last error, whatever the conditions say, and goes on to its old target.
+func (g *growth) back(ctx context.Context) (enough bool, err error) {
+	c, requested := g.last, g.last.requested()
+	_, loweredTo := c.mark(g.key)
+	switch {
+	case g.met():
+		g.result = g.sizes("grown", "") // it came to its end meanwhile
+	case requested.Cmp(g.want) == 0:
+		return g.lower(ctx)
+	case loweredTo == quantity(requested):
+		g.goesOn = goesOn(c)
+		if g.goesOn != "" && c.allocating() == "ControllerResizeInProgress" {
+			g.say(0, 0, "the claim asks for %s again; waiting for the resizer to give up its target of %s", loweredTo, quantity(c.allocated()))
+			return false, nil
 		}
 	}
-	return nil, g.left(failed, "may still grow to "+g.want.String(), stop)
+	return true, nil // else somebody else wants something else
 }
 
-// lowered is the least that the claim can ask for, and what may go on all the same. Zero: nothing can be taken back.
-func lowered(c *claim, want resource.Quantity) (least resource.Quantity, goesOn string) {
-	allocated := c.allocated()
+func (g *growth) lower(ctx context.Context) (enough bool, err error) {
+	least := lowered(g.last, g.want)
+	if least.IsZero() {
+		g.goesOn = cmp.Or(goesOn(g.last), "may still grow to "+quantity(g.want)+": nothing less can be asked for")
+		return true, nil
+	}
+	g.goesOn = "may still grow to " + quantity(g.want)
+	g.say(0, 0, "taking the wish for %s back", &g.want)
+	if err := g.amend(ctx, request(least), g.markOf(quantity(least))); err != nil {
+		return false, again(err)
+	}
+	g.log("the claim asks for %s again, and the volume has %s; a driver that rounds may grow it by one step", &least, quantity(g.last.actual()))
+	return false, nil // the watch shows what comes of it
+}
+
+// leastAbove is the least that Kubernetes takes while a wish is not met: not what there is, but anything above.
+func leastAbove(c *claim) resource.Quantity {
+	least := c.actual()
+	least.Add(*resource.NewQuantity(1, resource.BinarySI))
+	return least
+}
+
+// lowered is the least that the claim can ask for in place of a wish. Zero: nothing less.
+func lowered(c *claim, want resource.Quantity) resource.Quantity {
+	least := leastAbove(c)
 	switch c.allocating() {
 	case "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible": // the resizer keeps to what it has allocated
-		goesOn = fmt.Sprintf("may still grow: the device has %s already", &allocated)
-		if atLeast(allocated, want) {
-			return resource.Quantity{}, goesOn
-		}
-		return allocated, goesOn
-	case "ControllerResizeInProgress":
-		if _, final := c.standing("ControllerResizeError"); !final {
-			goesOn = fmt.Sprintf("may still grow to %s: the driver has not answered", &allocated)
-		}
+		least = c.allocated()
 	case "":
 		if _, pending := c.standing("FileSystemResizePending"); pending {
-			return resource.Quantity{}, "may still grow: the device has grown already"
+			return resource.Quantity{}
 		}
 	}
-	least = c.actual()
-	least.Add(*resource.NewQuantity(1, resource.BinarySI))
 	if atLeast(least, want) { // to ask for more would make it grow
-		return resource.Quantity{}, cmp.Or(goesOn, fmt.Sprintf("may still grow to %s: nothing less can be asked for", &want))
+		return resource.Quantity{}
 	}
-	return least, goesOn
+	return least
 }
 
-// left is failed with what may go on.
-func (g *growth) left(failed error, goesOn string, why error) error {
-	text := "failed, " + goesOn + ": " + failed.Error()
-	if why != nil {
-		text += " (take it back: " + why.Error() + ")"
+// goesOn tells what may go on in a volume whose claim asks for the least that it can. A step above what there is does not
+// count. An infeasible target is given up as soon as less is asked for, and so is one that the resizer has not marked:
+// its mark needs the claim as it was before.
+func goesOn(c *claim) string {
+	allocated := c.allocated()
+	if !allocated.IsZero() && atLeast(leastAbove(c), allocated) {
+		return ""
 	}
-	g.log("%s", text)
-	return failure(reasonMayGrow, "%s", text)
+	switch c.allocating() {
+	case "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible":
+		return "may still grow: the device has " + quantity(allocated) + " already"
+	case "ControllerResizeInProgress":
+		return "may still grow to " + quantity(allocated) + ": the driver has not answered, or the resizer not looked again"
+	case "":
+		if _, pending := c.standing("FileSystemResizePending"); pending {
+			return "may still grow: the device has grown already"
+		}
+	}
+	return ""
 }
 
 func atLeast(is, want resource.Quantity) bool { return is.Cmp(want) >= 0 }

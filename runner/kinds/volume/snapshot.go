@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Labels and the mark of snapshots.
 const (
 	labelManager = "app.kubernetes.io/managed-by" // slipway
 	labelTask    = "slipway.dev/task"             // the Task that took it
+	labelPVC     = "slipway.dev/pvc-uid"          // the claim that it was taken of: one that is made again has another
 	labelRule    = "slipway.dev/retention"        // the rule that may remove it; without one, none does
 	labelPinned  = "slipway.dev/pinned"           // as a label or an annotation, with any value but false: nothing removes it
 	manager      = "slipway"
@@ -49,6 +51,12 @@ type snapError struct {
 }
 
 func (s *snap) ready() bool { return s.Status.Ready != nil && *s.Status.Ready && s.Status.Error == nil }
+
+// content is the name of the content: until a snapshot is bound, the one that was given, or that the snapshot controller
+// gives it.
+func (s *snap) content() string {
+	return cmp.Or(s.Status.Content, s.Spec.Source.Content, "snapcontent-"+string(s.Metadata.UID))
+}
 
 func (s *snap) pinned() bool {
 	for _, marks := range []map[string]string{s.Metadata.Labels, s.Metadata.Annotations} {
@@ -132,13 +140,14 @@ func (s *taking) create(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := s.readClaim(ctx, s.pvc); err != nil {
+		of, err := s.readClaim(ctx, s.pvc)
+		if err != nil {
 			return err
 		}
 		if err := s.checkClass(ctx); err != nil {
 			return err
 		}
-		_, err = s.in(snapshots).Create(ctx, s.object(), metav1.CreateOptions{})
+		err = s.world.create(ctx, s.in(snapshots), s.object(of.Metadata.UID))
 		if err == nil {
 			s.log("asked for snapshot %s of PVC %s", s.name, s.pvc)
 			return nil
@@ -164,8 +173,8 @@ func (s *taking) checkClass(ctx context.Context) error {
 	return nil
 }
 
-func (s *taking) object() *unstructured.Unstructured {
-	labels := map[string]any{labelManager: manager, labelTask: s.task.ID}
+func (s *taking) object(of types.UID) *unstructured.Unstructured {
+	labels := map[string]any{labelManager: manager, labelTask: s.task.ID, labelPVC: string(of)}
 	if s.rule != "" {
 		labels[labelRule] = s.rule
 	}
@@ -251,16 +260,12 @@ func (w *world) gone(ctx context.Context, deleted *unstructured.Unstructured) er
 	if err := read(deleted, &is); err != nil {
 		return err
 	}
-	content := is.Status.Content
 	err := w.follow(ctx, w.in(snapshots), name, func(found *unstructured.Unstructured) (bool, error) {
 		if found == nil || found.GetUID() != uid {
 			return true, nil
 		}
 		if err := read(found, &is); err != nil {
 			return false, err
-		}
-		if is.Status.Content != "" {
-			content = is.Status.Content // it may have come only now
 		}
 		waits := ""
 		if is.Status.Error != nil {
@@ -269,10 +274,10 @@ func (w *world) gone(ctx context.Context, deleted *unstructured.Unstructured) er
 		w.say(0, 0, "waiting for snapshot %s to be gone%s", name, after(cmp.Or(waits, w.warning(ctx, is.Metadata))))
 		return false, nil
 	})
-	if err != nil || content == "" {
+	if err != nil {
 		return err
 	}
-	return w.contentGone(ctx, content, string(uid))
+	return w.contentGone(ctx, is.content(), string(uid))
 }
 
 // content is what is read of a VolumeSnapshotContent.
@@ -303,6 +308,9 @@ func (w *world) contentGone(ctx context.Context, name, of string) error {
 		}
 		if of != "" && c.Spec.Of.UID != "" && c.Spec.Of.UID != of {
 			return true, nil
+		}
+		if c.Spec.Policy == "Retain" && c.Metadata.DeletionTimestamp == nil {
+			return false, permanent(reasonLeftover, "its content %s is kept (deletionPolicy Retain)", name)
 		}
 		trouble := ""
 		if c.Status.Error != nil {

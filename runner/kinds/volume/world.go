@@ -129,16 +129,33 @@ func (w *world) get(ctx context.Context, from dynamic.ResourceInterface, name st
 
 // patch merges change into an object; with a version, only as it was read.
 func (w *world) patch(ctx context.Context, in dynamic.ResourceInterface, name, version string, change map[string]any) error {
+	_, err := w.patched(ctx, in, name, version, change)
+	return err
+}
+
+// patched is the same, and gives the object as it is then.
+func (w *world) patched(ctx context.Context, in dynamic.ResourceInterface, name, version string, change map[string]any) (*unstructured.Unstructured, error) {
 	if version != "" {
-		change["metadata"] = map[string]any{"resourceVersion": version}
+		metadata, is := change["metadata"].(map[string]any)
+		if !is {
+			metadata = map[string]any{}
+			change["metadata"] = metadata
+		}
+		metadata["resourceVersion"] = version
 	}
 	raw, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("write a patch: %w", err)
+		return nil, fmt.Errorf("write a patch: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = in.Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
+	return in.Patch(ctx, name, types.MergePatchType, raw, metav1.PatchOptions{})
+}
+
+func (w *world) create(ctx context.Context, in dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := in.Create(ctx, object, metav1.CreateOptions{})
 	return err
 }
 

@@ -276,6 +276,9 @@ func (c *claim) take(lanes []byte) error {
 	if err != nil {
 		return err
 	}
+	if len(rows) == 0 {
+		c.result.More = false // none of the heads may run here now, as where the clock was set back: the poll looks again
+	}
 	for _, r := range rows {
 		if r.AttemptID == nil {
 			c.result.Parents++

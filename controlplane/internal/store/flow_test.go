@@ -65,3 +65,19 @@ func TestWhatIsAbsorbedBringsItsOwnQueueDeadline(t *testing.T) {
 	}
 	d.wantState(first.ID, task.Failed, task.ReasonQueueDeadline)
 }
+
+// Where the database's clock was set back, what was accepted before waits for it, and nobody asks for it without a pause.
+func TestAClaimOfHeadsThatMayNotRunYetIsNotRepeatedAtOnce(t *testing.T) {
+	d := newDatabase(t)
+	d.clockAt()
+	d.enqueue(item(""), item(""), item(""))
+	d.advance(-time.Hour)
+	r, err := d.Claim(t.Context(), "default", 2)
+	if err != nil || len(r.Claims) > 0 || r.More {
+		t.Fatalf("%d claims, more %v, %v", len(r.Claims), r.More, err)
+	}
+	d.advance(time.Hour)
+	if n := len(d.claim(3)); n != 3 {
+		t.Fatalf("%d claims once the clock is there again", n)
+	}
+}

@@ -1157,7 +1157,9 @@ type Kind struct {
 	Objects []NamedObject `json:"objects,omitempty,omitzero"`
 
 	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
-	// `replace`: end or cancel what the kind supersedes, and go next.
+	// `replace`: end or cancel what the kind supersedes, and go next. One that is not to run yet (`run_at`, `delay`,
+	// `after`, a child) stands outside its lane: `reject` finds nobody in its way, and where it enters later it goes
+	// behind whoever is there, absorbed by none.
 	OnConflict OnConflict `json:"on_conflict"`
 
 	// Params JSON Schema of the parameters; absent where any object will do.
@@ -1393,7 +1395,9 @@ type ObjectRef struct {
 }
 
 // OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
-// `replace`: end or cancel what the kind supersedes, and go next.
+// `replace`: end or cancel what the kind supersedes, and go next. One that is not to run yet (`run_at`, `delay`,
+// `after`, a child) stands outside its lane: `reject` finds nobody in its way, and where it enters later it goes
+// behind whoever is there, absorbed by none.
 type OnConflict string
 
 // OnlyShow Show what matches and store nothing. Default false.
@@ -1764,7 +1768,9 @@ type ScheduleTemplate struct {
 	Objects []NamedObject `json:"objects,omitempty,omitzero"`
 
 	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
-	// `replace`: end or cancel what the kind supersedes, and go next.
+	// `replace`: end or cancel what the kind supersedes, and go next. One that is not to run yet (`run_at`, `delay`,
+	// `after`, a child) stands outside its lane: `reject` finds nobody in its way, and where it enters later it goes
+	// behind whoever is there, absorbed by none.
 	OnConflict OnConflict `json:"on_conflict,omitempty,omitzero"`
 
 	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.
@@ -2012,7 +2018,9 @@ type SubmitTask struct {
 	Objects []NamedObject `json:"objects,omitempty,omitzero"`
 
 	// OnConflict What a submit does when its lane is in use. `queue`: wait behind. `reject`: 409 with the id in the way.
-	// `replace`: end or cancel what the kind supersedes, and go next.
+	// `replace`: end or cancel what the kind supersedes, and go next. One that is not to run yet (`run_at`, `delay`,
+	// `after`, a child) stands outside its lane: `reject` finds nobody in its way, and where it enters later it goes
+	// behind whoever is there, absorbed by none.
 	OnConflict OnConflict `json:"on_conflict,omitempty,omitzero"`
 
 	// Params Parameters of the kind, at most 256 KiB as JSON. What may stand in them is the kind's own schema. Of those that a kind lists under `secrets` the reference stands here, always; the pod finds the value of NAME in `SLIPWAY_SECRET_NAME`.

@@ -81,3 +81,22 @@ func TestAClaimOfHeadsThatMayNotRunYetIsNotRepeatedAtOnce(t *testing.T) {
 		t.Fatalf("%d claims once the clock is there again", n)
 	}
 }
+
+func TestAHeldTaskThatExpiresSaysThatItWasHeld(t *testing.T) {
+	d := newDatabase(t)
+	d.clockAt()
+	it := item("volume:ns/a")
+	it.Task.Spec.QueueDeadline = 60
+	held := d.one(it)
+	if err := d.Hold(t.Context(), held.ID, "bob", "until monday"); err != nil {
+		t.Fatal(err)
+	}
+	d.advance(61 * time.Second)
+	if n, err := d.ExpireQueued(t.Context(), 10); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	d.wantState(held.ID, task.Failed, task.ReasonQueueDeadline)
+	if got, _ := d.get(held.ID); got.Message != "it was held by bob" {
+		t.Errorf("message %q", got.Message)
+	}
+}

@@ -80,6 +80,7 @@ type factsRow struct {
 	Canceled       int
 	BadChild       *string
 	HolderID       *string
+	HeldBy         *string
 }
 
 // withFacts runs fn under the lane's lock of a Task, with what decides read after it. A Task that is gone is skipped.
@@ -305,6 +306,8 @@ func (u locked) waited() string {
 		return "it waited for its parent " + value(f.ParentID)
 	case f.HolderID != nil && *f.HolderID != f.ID:
 		return "it waited for task " + *f.HolderID + ", which holds lane " + u.lane.Key
+	case f.HeldBy != nil:
+		return "it was held by " + *f.HeldBy
 	}
 	return "it waited in its queue"
 }

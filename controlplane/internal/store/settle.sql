@@ -34,7 +34,7 @@ SELECT t.key, t.id, t.state, t.children, t.cancel_at, t.seq IS NULL AND t.state 
         WHERE d.task = t.key AND n.state IN ('failed', 'canceled') ORDER BY n.key LIMIT 1) AS bad_need,
     o.open_need, c.open_children, c.succeeded, c.failed, c.canceled,
     (SELECT b.id FROM slipway.tasks b WHERE b.parent = t.key AND b.state IN ('failed', 'canceled') ORDER BY b.key LIMIT 1) AS bad_child,
-    h.id AS holder_id
+    h.id AS holder_id, x.actor AS held_by
 FROM slipway.tasks t
 LEFT JOIN slipway.tasks p ON p.key = t.parent
 CROSS JOIN LATERAL (
@@ -47,6 +47,7 @@ CROSS JOIN LATERAL (
         count(*) FILTER (WHERE c.state = 'canceled') AS canceled
     FROM slipway.tasks c WHERE c.parent = t.key) c
 LEFT JOIN slipway.lanes l ON l.key = t.lane LEFT JOIN slipway.tasks h ON h.key = l.holder
+LEFT JOIN slipway.holds x ON x.task = t.key
 WHERE t.key = @task;
 
 -- name: end_parent

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,20 @@ func TestCase20(t *testing.T) {
 		// The driver cannot: the wish is taken back, and a smaller one passes.
 		off = s.Set(t, storage.Switch{Method: "ControllerExpandVolume", Object: ns + "/data", Code: "InvalidArgument", Message: "pool is full"})
 		outcomeOf[any](t, user, resize("1Gi").ID, api.StateFailed)
+		off()
+		// Full for now: the resizer goes on trying, until a cancel has it take the lower wish.
+		off = s.Set(t, storage.Switch{Method: "ControllerExpandVolume", Object: ns + "/data", Code: "Internal", Message: "pool is full for now"})
+		canceled := resize("2Gi")
+		s.Until(t, ns, "data", "to be refused by the driver", func(c *corev1.PersistentVolumeClaim) bool {
+			return storage.Has(c, corev1.PersistentVolumeClaimControllerResizeError) && c.Status.AllocatedResources.Storage().String() == "2Gi"
+		})
+		user.Must(t, "POST", "/v1/tasks/"+canceled.ID+"/cancel", map[string]any{}, 202, 200)
+		if end := user.Await(t, canceled.ID); end.State != api.StateCanceled || strings.Contains(end.Message, "may still grow") {
+			t.Errorf("a cancel while the driver refuses: %s %s", end.State, end.Message)
+		}
+		if c := s.Get(t, ns, "data"); c.Status.AllocatedResources.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) > 0 {
+			t.Errorf("after the take-back the resizer works at %v, the claim asks for %v", c.Status.AllocatedResources, c.Spec.Resources.Requests)
+		}
 		off()
 		if got = outcomeOf[sizes](t, user, resize("384Mi").ID, api.StateSucceeded); got.State != "grown" || got.Actual != "384Mi" {
 			t.Errorf("after a wish that could not be: %+v", got)

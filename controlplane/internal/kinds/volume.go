@@ -109,14 +109,14 @@ func snapshotCleanup() Kind {
 				"type": "object", "additionalProperties": false,
 				"properties": {
 					"count": {"description": "The newest so many.", "type": "integer"},
-					"age": {"description": "What is not older, in seconds.", "type": "number"},
+					"age": {"description": "What is not older, in seconds; at least 60.", "type": "number"},
 					"hourly": {"description": "The newest of each of the so many latest hours that have one.", "type": "integer"},
 					"daily": {"description": "The same by days of the zone.", "type": "integer"},
 					"weekly": {"description": "By weeks, from Monday.", "type": "integer"},
 					"monthly": {"description": "By months.", "type": "integer"},
 					"zone": {"description": "IANA zone of the calendar. Default UTC.", "type": "string", "maxLength": 100},
 					"floor": {"description": "The newest so many, whatever their age. Default 1.", "type": "integer"},
-					"max_share": {"description": "A run that would remove a larger share of all good ones has to be confirmed. Default 0.5.", "type": "number"}
+					"max_share": {"description": "A run that would remove four or more, and a larger share of a volume's good ones, has to be confirmed. Default 0.5.", "type": "number"}
 				}
 			},
 			"confirm": {"description": "How many removals are confirmed, where the plan looks like a mistake. Default 0.", "type": "integer", "minimum": 0, "maximum": 1000000},

@@ -45,7 +45,7 @@ ifdef PKG
 else
 	@go test -race -tags failpoints -p 2 -timeout 30m $$(go list ./... | grep -v /e2e/)
 	@# One package at a time: the tests of each share a cluster, and mostly wait.
-	@go test -race -tags failpoints -p 1 -parallel 2 -timeout 60m ./e2e/...
+	@go test -race -tags failpoints -p 1 -parallel 3 -timeout 60m ./e2e/...
 endif
 
 race: setup ## mix clients, kills, cancels and batches on one database for RACE_SECONDS (60) and count what must be zero

@@ -152,17 +152,22 @@ func (u upkeep) check(ctx context.Context, t handler.Task) (any, error) {
 // upkeepSchedules are those that a control plane makes where they are not there. They are schedules like all others:
 // whoever may can change, pause or run them. One that was deleted is made again by the next start.
 func upkeepSchedules(namespace string) []store.Schedule {
-	make := func(name, kind, description string, every time.Duration) store.Schedule {
-		return store.Schedule{
-			Namespace: namespace, Name: name, Description: description, Owner: "slipway", Every: every, Zone: "UTC",
-			Template: json.RawMessage(`{"kind":"` + kind + `"}`), Missed: "latest", Overlap: "forbid", ExpectSuccess: 6 * every,
-			Enabled: true, Rights: httpapi.OwnRights(),
-		}
+	own := func(name, kind, description string, every time.Duration) store.Schedule {
+		return shipped(store.Schedule{
+			Namespace: namespace, Name: name, Description: description, Every: every, ExpectSuccess: 6 * every, Enabled: true,
+			Template: json.RawMessage(`{"kind":"` + kind + `"}`),
+		})
 	}
 	return []store.Schedule{
-		make("slipway-retention", kinds.Retention, "Removes what is not kept any longer.", 10*time.Minute),
-		make("slipway-check", kinds.Check, "Compares lanes with their tasks.", time.Hour),
+		own("slipway-retention", kinds.Retention, "Removes what is not kept any longer.", 10*time.Minute),
+		own("slipway-check", kinds.Check, "Compares lanes with their tasks.", time.Hour),
 	}
+}
+
+// shipped adds what all schedules that come with Slipway have in common.
+func shipped(s store.Schedule) store.Schedule {
+	s.Owner, s.Zone, s.Missed, s.Overlap, s.Rights = "slipway", "UTC", "latest", "forbid", httpapi.OwnRights()
+	return s
 }
 
 // makeUpkeep makes the schedules of upkeep that are not there, until they are, and then waits for the end.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"slipway.dev/slipway/controlplane/internal/httpapi"
 	"slipway.dev/slipway/controlplane/internal/kube"
 	"slipway.dev/slipway/controlplane/internal/store"
 )
@@ -23,18 +22,19 @@ const (
 // volumeSchedules are those that a namespace with volumes gets. The cleanup is on: it touches nothing but what
 // volume.snapshot has taken under its rule. The snapshots are off until somebody says of which volumes.
 func volumeSchedules(namespace string) []store.Schedule {
-	make := func(name, description string, every, expect time.Duration, template string) store.Schedule {
-		return store.Schedule{
-			Namespace: namespace, Name: name, Description: description, Owner: "slipway", Every: every, Zone: "UTC",
-			Template: json.RawMessage(template), Missed: "latest", Overlap: "forbid", Spread: 5 * time.Minute, ExpectSuccess: expect,
-			Rights: httpapi.OwnRights(),
-		}
+	const spread = 5 * time.Minute
+	return []store.Schedule{
+		shipped(store.Schedule{
+			Namespace: namespace, Name: "slipway-snapshot-cleanup", Description: "Removes the snapshots that rule default does not keep.",
+			Every: time.Hour, ExpectSuccess: 6 * time.Hour, Spread: spread, Enabled: true,
+			Template: json.RawMessage(`{"kind":"volume.snapshot.cleanup","params":{"rule":"default","keep":{"hourly":24,"daily":7,"weekly":4,"floor":3}}}`),
+		}),
+		shipped(store.Schedule{
+			Namespace: namespace, Name: "slipway-snapshots", Description: "Takes snapshots of the volumes with label slipway.dev/snapshots, once it is enabled.",
+			Every: day, ExpectSuccess: 2 * day, Spread: spread,
+			Template: json.RawMessage(`{"kind":"volume.snapshot.each","params":{"selector":"slipway.dev/snapshots","rule":"default"}}`),
+		}),
 	}
-	cleanup := make("slipway-snapshot-cleanup", "Removes the snapshots that rule default does not keep.", time.Hour, 6*time.Hour,
-		`{"kind":"volume.snapshot.cleanup","params":{"rule":"default","keep":{"hourly":24,"daily":7,"weekly":4,"floor":3}}}`)
-	cleanup.Enabled = true
-	return []store.Schedule{cleanup, make("slipway-snapshots", "Takes snapshots of the volumes with label slipway.dev/snapshots, once it is enabled.", day, 2*day,
-		`{"kind":"volume.snapshot.each","params":{"selector":"slipway.dev/snapshots","rule":"default"}}`)}
 }
 
 // ensureVolumes makes the schedules of the volumes of a namespace, and says whether it has them: they are made once

@@ -33,6 +33,8 @@ type asker struct {
 // question is what is asked about schedules that are alike.
 type question struct{ namespace, template, rights string }
 
+func about(s Schedule) question { return question{s.Namespace, string(s.Template), string(s.Rights)} }
+
 // asking is a question under way, or its answer until that is used.
 type asking struct {
 	done    chan struct{} // closed with the answer
@@ -59,7 +61,7 @@ func newAsker(rights Rights, complain func(context.Context, string, error)) *ask
 func (a *asker) ask(ctx context.Context, due []Schedule) (verdicts Verdicts, left int) {
 	like := map[question][]Version{}
 	for _, s := range due {
-		q := question{s.Namespace, string(s.Template), string(s.Rights)}
+		q := about(s)
 		like[q] = append(like[q], Version{s.ID, s.Revision})
 	}
 	under := a.start(ctx, due)
@@ -105,7 +107,7 @@ func (a *asker) start(ctx context.Context, due []Schedule) map[question]*asking 
 	}
 	under := map[question]*asking{}
 	for _, s := range due {
-		q := question{s.Namespace, string(s.Template), string(s.Rights)}
+		q := about(s)
 		if under[q] != nil {
 			continue
 		}

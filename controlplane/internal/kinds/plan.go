@@ -4,7 +4,8 @@ package kinds
 const MaxChildren = 100
 
 // Planner makes the children of a composite Task when it is submitted: pure, from the parent's request alone, which has
-// been held against its kind before; what the kind selects in the cluster was looked up before, and is part of it. An *InvalidError names what is wrong with the parent's fields.
+// been held against its kind before; what the kind selects in the cluster was looked up before, and is part of it. An
+// *InvalidError names what is wrong with the parent's fields.
 type Planner interface {
 	Plan(parent Request) ([]Child, error)
 }

@@ -45,8 +45,8 @@ type submit struct {
 	batch Batch
 	all   []*entry
 
-	now      time.Time             // the database's, where a run_at was given
-	limits   map[string]storageRow // of storage, by namespace, locked
+	now      time.Time               // the database's, where a run_at was given
+	limits   map[string]StorageLimit // of storage, by namespace, locked
 	repeated map[int]answer
 	needed   map[string]newLane // lanes of the stored Tasks that entries wait for
 	lanes    map[string]*laneRow

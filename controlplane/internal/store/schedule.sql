@@ -98,7 +98,7 @@ FROM slipway.schedules s;
 
 -- name: promised
 -- Schedules of which a success is expected, with what a scrape tells of each.
-SELECT s.namespace, s.name, s.enabled, s.next_at, t.ended_at AS last_success_at, s.enabled AND extract(epoch FROM slipway.now() - GREATEST(s.enabled_at, t.ended_at)) > s.expect_within AS overdue
+SELECT s.namespace, s.name, s.next_at, t.ended_at AS last_success_at, s.enabled AND extract(epoch FROM slipway.now() - GREATEST(s.enabled_at, t.ended_at)) > s.expect_within AS overdue
 FROM slipway.schedules s LEFT JOIN LATERAL (
     SELECT n.ended_at FROM slipway.tasks n WHERE n.schedule = s.id AND n.state = 'succeeded' ORDER BY n.ended_at DESC LIMIT 1) t ON true
 WHERE s.expect_within > 0 ORDER BY s.key LIMIT @limit;

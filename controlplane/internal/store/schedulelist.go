@@ -160,7 +160,6 @@ func (s *Store) ScheduleHealth(ctx context.Context) (h ScheduleHealth, err error
 // Promised is a schedule of which a success is expected. Zero times: never.
 type Promised struct {
 	Namespace, Name       string
-	Enabled               bool
 	NextAt, LastSuccessAt time.Time
 	Overdue               bool // it had none for longer than is expected
 }
@@ -169,7 +168,7 @@ type Promised struct {
 func (s *Store) PromisedSchedules(ctx context.Context, limit int) ([]Promised, error) {
 	var rows []struct {
 		Namespace, Name       string
-		Enabled, Overdue      bool
+		Overdue               bool
 		NextAt, LastSuccessAt *time.Time
 	}
 	if err := query(s.db.WithContext(ctx), "schedule/promised", args{"limit": limit}, &rows); err != nil {
@@ -178,7 +177,7 @@ func (s *Store) PromisedSchedules(ctx context.Context, limit int) ([]Promised, e
 	out := make([]Promised, len(rows))
 	for i, r := range rows {
 		out[i] = Promised{
-			Namespace: r.Namespace, Name: r.Name, Enabled: r.Enabled, Overdue: r.Overdue, NextAt: instant(r.NextAt), LastSuccessAt: instant(r.LastSuccessAt),
+			Namespace: r.Namespace, Name: r.Name, Overdue: r.Overdue, NextAt: instant(r.NextAt), LastSuccessAt: instant(r.LastSuccessAt),
 		}
 	}
 	return out, nil

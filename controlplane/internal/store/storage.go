@@ -29,23 +29,13 @@ type StorageLimit struct {
 	At    time.Time // when it was read
 }
 
-type storageRow struct {
-	Namespace string
-	Storage   int64
-	At        time.Time
-}
-
 // StorageLimits reads the limits of those namespaces that have one.
 func (s *Store) StorageLimits(ctx context.Context, namespaces []string) (map[string]StorageLimit, error) {
-	var rows []storageRow
-	if err := query(s.db.WithContext(ctx), "storage/limits", args{"namespaces": jsonOf(namespaces)}, &rows); err != nil {
+	limits, err := readLimits(s.db.WithContext(ctx), "storage/limits", namespaces)
+	if err != nil {
 		return nil, classify(ctx, fmt.Errorf("read limits of storage: %w", err))
 	}
-	out := make(map[string]StorageLimit, len(rows))
-	for _, r := range rows {
-		out[r.Namespace] = StorageLimit{Bytes: r.Storage, At: r.At.UTC()}
-	}
-	return out, nil
+	return limits, nil
 }
 
 // Reservation is what an open Task has reserved.
@@ -80,7 +70,7 @@ func (s *Store) SetStorageLimit(ctx context.Context, namespace string, bytes *in
 		}
 		var before *int64
 		if row, had := was[namespace]; had {
-			before = &row.Storage
+			before = &row.Bytes
 		}
 		a.before, a.after = told(before), told(bytes)
 		switch {
@@ -99,14 +89,23 @@ func (s *Store) SetStorageLimit(ctx context.Context, namespace string, bytes *in
 	return nil
 }
 
-func lockLimits(tx *gorm.DB, namespaces []string) (map[string]storageRow, error) {
-	var rows []storageRow
-	if err := query(tx, "storage/lock", args{"namespaces": jsonOf(namespaces)}, &rows); err != nil {
+func lockLimits(tx *gorm.DB, namespaces []string) (map[string]StorageLimit, error) {
+	return readLimits(tx, "storage/lock", namespaces)
+}
+
+// readLimits reads limits by one of the statements for it.
+func readLimits(tx *gorm.DB, statement string, namespaces []string) (map[string]StorageLimit, error) {
+	var rows []struct {
+		Namespace string
+		Storage   int64
+		At        time.Time
+	}
+	if err := query(tx, statement, args{"namespaces": jsonOf(namespaces)}, &rows); err != nil {
 		return nil, err
 	}
-	out := make(map[string]storageRow, len(rows))
+	out := make(map[string]StorageLimit, len(rows))
 	for _, r := range rows {
-		out[r.Namespace] = r
+		out[r.Namespace] = StorageLimit{Bytes: r.Storage, At: r.At.UTC()}
 	}
 	return out, nil
 }
@@ -158,7 +157,7 @@ func (w *submit) fit(tx *gorm.DB) error {
 			}
 		}
 		wishes[namespace] = others
-		count := task.CountStorage(limit.Storage, use.Claims, others, *e.item.Growth)
+		count := task.CountStorage(limit.Bytes, use.Claims, others, *e.item.Growth)
 		if count.Fits() {
 			wishes[namespace] = append(others, *e.item.Growth)
 		} else if len(refused) < most {

@@ -26,15 +26,20 @@ const (
 // sweep is a plan that is carried out.
 type sweep struct {
 	*world
-	plan  retention.Plan
-	read  map[string]*unstructured.Unstructured
-	going []*unstructured.Unstructured // that are being deleted: by an earlier Attempt, and those that take long
-	out   Cleaned
+	plan   retention.Plan
+	read   map[string]*unstructured.Unstructured
+	byName map[string]retention.Decision // the removals
+	going  []*unstructured.Unstructured  // that are being deleted: by an earlier Attempt, and those that take long
+	out    Cleaned
 }
 
 // carryOut removes one snapshot after the other, each only as it was planned, and sees it gone.
 func (s *sweep) carryOut(ctx context.Context) (any, error) {
 	removals, stuck := s.plan.Removals(), 0
+	s.byName = make(map[string]retention.Decision, len(removals))
+	for _, d := range removals {
+		s.byName[d.Name] = d
+	}
 	for i, d := range removals {
 		if ctx.Err() != nil || stuck == maxStuck {
 			s.out.Left = append(s.out.Left, fmt.Sprintf("%d are left as they were, from %s on", len(removals)-i, d.Name))
@@ -69,12 +74,12 @@ func (s *sweep) carryOut(ctx context.Context) (any, error) {
 }
 
 func (s *sweep) removed(name string) {
-	i := slices.IndexFunc(s.plan.Decisions, func(d retention.Decision) bool { return d.Name == name && !d.Keep })
-	if i < 0 {
+	d, planned := s.byName[name]
+	if !planned {
 		return // of an earlier Attempt, which has counted it
 	}
 	s.out.Removed++
-	s.out.Removals = append(s.out.Removals, s.plan.Decisions[i])
+	s.out.Removals = append(s.out.Removals, d)
 }
 
 // removePlanned deletes a snapshot that is as it was when the plan was made.
